@@ -56,7 +56,7 @@ class ProviderUnavailableError(RagCoreError, RuntimeError):
     """A registered provider cannot run here; ``reason`` says why, ``hint`` what to type."""
 
     def __init__(self, name: str, reason: str, hint: str = "") -> None:
-        self.name, self.reason, self.hint = name, reason, hint
+        self.provider, self.reason, self.hint = name, reason, hint
         super().__init__(f"{name} is not available: {reason}" + (f"; {hint}" if hint else ""))
 
 

@@ -117,7 +117,11 @@ class Ranking(Sequence[ScoredDoc]):
         """The best ``k`` of this ranking (``k`` from 1)."""
         if k < 1:
             raise RankingError(f"k is {k}; accepted: a whole number from 1")
-        return self if k >= len(self) else self._of(list(zip(self.doc_ids[:k], self.scores[:k])), self.duplicates)
+        return (
+            self
+            if k >= len(self)
+            else self._of(list(zip(self.doc_ids[:k], self.scores[:k])), self.duplicates)
+        )
 
     def __len__(self) -> int:
         return len(self.doc_ids)
@@ -131,9 +135,7 @@ class Ranking(Sequence[ScoredDoc]):
         return ScoredDoc(self.doc_ids[index], self.scores[index])
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Ranking) and self.doc_ids == other.doc_ids and self.scores == other.scores
-        )
+        return isinstance(other, Ranking) and self.doc_ids == other.doc_ids and self.scores == other.scores
 
     def __hash__(self) -> int:
         return hash((self.doc_ids, self.scores))

@@ -1,0 +1,21 @@
+"""rag_core: retrieval building blocks. Importing it loads numpy and the standard library only."""
+
+from rag_core.factory import get_default_embedder, get_default_reranker, get_embedder, get_reranker
+from rag_core.fingerprint import Fingerprint
+from rag_core.types import Document, Qrel, Query, Ranking, Run, ScoredDoc
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Document",
+    "Fingerprint",
+    "Qrel",
+    "Query",
+    "Ranking",
+    "Run",
+    "ScoredDoc",
+    "get_default_embedder",
+    "get_default_reranker",
+    "get_embedder",
+    "get_reranker",
+]

@@ -1,0 +1,120 @@
+"""What every embedding provider does the same way, written once: roles, blanks, shapes, norms."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import numpy as np
+
+from rag_core.errors import InvalidArgumentError, ProviderError
+from rag_core.fingerprint import Fingerprint
+from rag_core.protocols import Role, Target, Vectors
+from rag_core.secrets import safe_repr
+
+__all__ = ["BaseEmbedder", "EmbedStats", "normalised_rows"]
+
+ROLES: tuple[str, ...] = get_args(Role)
+
+
+@dataclass(slots=True)
+class EmbedStats:
+    """Counts since the provider was made: texts given, of these blank and truncated, tokens sent."""
+
+    texts: int = 0
+    blank: int = 0
+    truncated: int = 0
+    tokens: int = 0
+
+
+class BaseEmbedder(ABC):
+    """Base of the shipped providers; a subclass writes :meth:`_encode` and :meth:`count_tokens`.
+
+    The text that reaches the model is the text given, with the role's template applied and lone
+    surrogates (which no encoder accepts) replaced by U+FFFD; nothing else is altered.
+    """
+
+    target: Target = "cpu"
+    is_local: bool = True
+
+    def __init__(self, fingerprint: Fingerprint) -> None:
+        self._fingerprint = fingerprint
+        self.name, self.model, self.dim = fingerprint.provider, fingerprint.model, fingerprint.dim
+        self.max_tokens = fingerprint.max_tokens
+        self.stats = EmbedStats()
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """The identity of the vectors."""
+        return self._fingerprint
+
+    def is_available(self) -> bool:
+        """True: a provider that was made has what it needs."""
+        return True
+
+    def embed(self, texts: Sequence[str], *, role: Role = "document") -> Vectors:
+        """Embed ``texts`` as ``role``; see :class:`rag_core.protocols.EmbedProvider`.
+
+        Raises:
+            InvalidArgumentError: ``role`` is unknown, or ``texts`` is one string or holds something else.
+            ProviderError: the model answered with another shape or with a row that has no direction.
+        """
+        if role not in ROLES:
+            raise InvalidArgumentError(f"{self.name}: role is {role!r}; accepted: {' or '.join(ROLES)}")
+        if isinstance(texts, (str, bytes)):
+            raise InvalidArgumentError(
+                f"{self.name}: texts is one {type(texts).__name__}; accepted: a list of str"
+            )
+        for position, text in enumerate(texts):
+            if not isinstance(text, str):
+                kind = type(text).__name__
+                raise InvalidArgumentError(f"{self.name}: text {position} is of type {kind}; accepted: str")
+        rows = [position for position, text in enumerate(texts) if text.strip()]
+        self.stats.texts += len(texts)
+        self.stats.blank += len(texts) - len(rows)
+        vectors = np.zeros((len(texts), self.dim), np.float32)
+        if rows:
+            prepared = [self.prepare(texts[row], role) for row in rows]
+            vectors[rows] = normalised_rows(self._encode(prepared, role), len(rows), self.dim, self.name)
+        return vectors
+
+    def prepare(self, text: str, role: Role) -> str:
+        """The text as sent to the model."""
+        template = (
+            self._fingerprint.query_template if role == "query" else self._fingerprint.document_template
+        )
+        clean = text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
+        return template.replace("{text}", clean) if "{text}" in template else clean
+
+    @abstractmethod
+    def _encode(self, texts: list[str], role: Role) -> Any:
+        """Vectors of non-blank, prepared ``texts``: an array of shape (n, dim), on host or device."""
+
+    @abstractmethod
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text as the model would see it, before truncation."""
+
+    def __repr__(self) -> str:
+        return safe_repr(self, name=self.name, model=self.model, target=self.target, dim=self.dim)
+
+
+def normalised_rows(raw: Any, count: int, dim: int, name: str) -> Vectors:
+    """``raw`` on the host as float32 ``(count, dim)`` with rows of length 1.
+
+    Raises:
+        ProviderError: another shape, or a row that is not finite or is all zeros.
+    """
+    vectors = np.ascontiguousarray(raw, dtype=np.float32)
+    if vectors.shape != (count, dim):
+        raise ProviderError(
+            f"{name} answered shape {vectors.shape} for {count} texts; expected {(count, dim)}"
+        )
+    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+    bad = np.flatnonzero(~np.isfinite(norms) | (norms == 0))
+    if bad.size:
+        raise ProviderError(
+            f"{name}: the vector of text {bad[0]} has length {norms[bad[0]]}; expected above 0"
+        )
+    return (vectors / norms[:, None]).astype(np.float32)
