@@ -117,4 +117,4 @@ def normalised_rows(raw: Any, count: int, dim: int, name: str) -> Vectors:
         raise ProviderError(
             f"{name}: the vector of text {bad[0]} has length {norms[bad[0]]}; expected above 0"
         )
-    return (vectors / norms[:, None]).astype(np.float32)
+    return np.asarray(vectors / norms[:, None], dtype=np.float32)

@@ -1,4 +1,4 @@
-"""What can be loaded, as data: a table of :class:`Spec`, filled by plug-ins, asked without importing anything heavy."""
+"""What can be loaded, as data: tables of :class:`Spec`, asked without importing anything heavy."""
 
 from __future__ import annotations
 

@@ -117,11 +117,9 @@ class Ranking(Sequence[ScoredDoc]):
         """The best ``k`` of this ranking (``k`` from 1)."""
         if k < 1:
             raise RankingError(f"k is {k}; accepted: a whole number from 1")
-        return (
-            self
-            if k >= len(self)
-            else self._of(list(zip(self.doc_ids[:k], self.scores[:k])), self.duplicates)
-        )
+        if k >= len(self):
+            return self
+        return self._of(list(zip(self.doc_ids[:k], self.scores[:k])), self.duplicates)
 
     def __len__(self) -> int:
         return len(self.doc_ids)
