@@ -1,0 +1,100 @@
+"""What one benchmark run does: a plain value, recorded in the result and compared when it is resumed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rag_core.errors import InvalidArgumentError
+
+__all__ = ["BASELINE", "PIPELINES", "RunSpec"]
+
+PIPELINES = ("vector", "bm25", "hybrid", "hybrid+rerank")
+#: The baseline of every comparison: a vector leg that knows nothing, fused with BM25.
+BASELINE = ("fake", "hybrid")
+DEFAULT_METRICS = ("ndcg@10", "precision@5", "recall@10", "mrr@10", "map@100", "success@5")
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """Settings of a run.
+
+    Attributes:
+        data: name or path of the data set.
+        providers: spec strings, the baseline's `fake` first when it takes part.
+        rerankers: spec strings; each gives one `hybrid+rerank` cell per provider.
+        stores: store names.
+        pipelines: which of :data:`PIPELINES` to run.
+        lexical: BM25 engine.
+        metrics: metric names.
+        k: documents judged per query.
+        candidate_pool: documents each leg gives to the fusion, and the fusion to the reranker.
+        rrf_k: constant of reciprocal rank fusion.
+        weights: one per leg, vector then BM25; None for equal weights.
+        analyser: ``language`` (stemming and stop words of the text's language) or ``raw``.
+        k1, b: BM25 constants.
+        scope: metadata field within which each query searches; empty for the whole corpus.
+        warmup: queries run and thrown away before the clock counts.
+        repeats: times each query is timed.
+        min_samples: timed calls per stage at least, whatever the number of queries.
+        threads: CPU threads of a provider; 0 for the CPUs really available.
+        seed: of the bootstrap.
+    """
+
+    data: str
+    providers: tuple[str, ...]
+    rerankers: tuple[str, ...] = ()
+    stores: tuple[str, ...] = ("flat",)
+    pipelines: tuple[str, ...] = PIPELINES
+    lexical: str = "bm25"
+    metrics: tuple[str, ...] = DEFAULT_METRICS
+    k: int = 100
+    candidate_pool: int = 50
+    rrf_k: float = 60.0
+    weights: tuple[float, float] | None = None
+    analyser: str = "language"
+    k1: float = 1.2
+    b: float = 0.75
+    scope: str = ""
+    warmup: int = 3
+    repeats: int = 1
+    min_samples: int = 20
+    threads: int = 0
+    seed: int = 0
+    tags: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        unknown = [p for p in self.pipelines if p not in PIPELINES]
+        if unknown:
+            raise InvalidArgumentError(f"pipeline {unknown[0]!r}; accepted: {', '.join(PIPELINES)}")
+        if self.analyser not in ("language", "raw"):
+            raise InvalidArgumentError(f"analyser {self.analyser!r}; accepted: language, raw")
+        for name, least in (("k", 1), ("candidate_pool", 1), ("repeats", 1), ("warmup", 0), ("threads", 0)):
+            if getattr(self, name) < least:
+                raise InvalidArgumentError(f"{name} is {getattr(self, name)}; accepted: {least} or more")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return json.loads(json.dumps(asdict(self)))  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> RunSpec:
+        """The inverse of :meth:`as_dict`."""
+        made = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        return cls(**made)
+
+    @property
+    def digest(self) -> str:
+        """16 hexadecimal digits over the settings that change a cell's figures.
+
+        Which providers, rerankers, stores and pipelines take part is left out, so that a rerun may
+        add or drop some and keep the finished cells.
+        """
+        chosen = {
+            k: v
+            for k, v in self.as_dict().items()
+            if k not in ("data", "providers", "rerankers", "stores", "pipelines", "tags")
+        }
+        return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:16]

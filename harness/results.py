@@ -1,0 +1,235 @@
+"""The result document: everything a report, a plot or a comparison is made from. Strict JSON, versioned."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rag_core.errors import RagCoreError
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "CellKey",
+    "CellResult",
+    "MetricResult",
+    "ResultDocument",
+    "ResultError",
+    "StageTimes",
+    "load_result",
+    "strict",
+    "write_atomic",
+]
+
+SCHEMA_VERSION = 1
+
+
+class ResultError(RagCoreError, ValueError):
+    """A result file cannot be read, or is of another schema version."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellKey:
+    """What distinguishes one row of the table from another."""
+
+    data: str
+    provider: str
+    target: str
+    dtype: str
+    store: str
+    pipeline: str
+    reranker: str
+
+    @property
+    def cell_id(self) -> str:
+        """One string, unique within a result, safe as a file name after escaping."""
+        return "/".join((self.provider, self.target, self.dtype, self.store, self.pipeline, self.reranker))
+
+
+@dataclass(slots=True)
+class MetricResult:
+    """A metric over the judged queries.
+
+    ``per_query`` follows the order of ``ResultDocument.dataset["query_ids"]``; ``low`` and ``high``
+    bound the mean's 95 % confidence interval.
+    """
+
+    mean: float | None
+    low: float | None
+    high: float | None
+    per_query: list[float | None] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class StageTimes:
+    """Raw seconds of one stage, one per timed query, in the order of measurement."""
+
+    samples_s: list[float] = field(default_factory=list)
+    warmup_s: list[float] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class CellResult:
+    """One provider on one target and store with one pipeline: judged and timed, or the reason why not.
+
+    ``speed`` holds ``import_s``, ``load_s``, ``first_call_s`` (cold, apart), ``embed_s`` (the corpus),
+    ``docs_per_s``, ``tokens_per_s``, ``peak_rss_bytes``, ``p50_s``, ``p95_s`` and ``p99_s`` (null below
+    20 and 100 samples); ``stages`` the raw samples that the percentiles are made from, whose sum per
+    query stands in ``total_s``.
+    """
+
+    key: CellKey
+    status: str  # ok | failed | skipped
+    reason: str | None = None
+    model: str = ""
+    fingerprint: dict[str, Any] | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    metrics: dict[str, MetricResult] = field(default_factory=dict)
+    speed: dict[str, float | int | None] = field(default_factory=dict)
+    stages: dict[str, StageTimes] = field(default_factory=dict)
+    total_s: list[float] = field(default_factory=list)
+    runtime: dict[str, Any] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    resumed: bool = False
+    wall_s: float | None = None
+
+    def mean(self, metric: str) -> float | None:
+        """The mean of ``metric``; None where it was not measured."""
+        found = self.metrics.get(metric)
+        return found.mean if found else None
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> CellResult:
+        """The inverse of ``dataclasses.asdict``."""
+        known = {f.name for f in fields(cls)}
+        made = {name: value for name, value in values.items() if name in known}
+        made["key"] = CellKey(**made["key"])
+        made["metrics"] = {m: MetricResult(**v) for m, v in made.get("metrics", {}).items()}
+        made["stages"] = {s: StageTimes(**v) for s, v in made.get("stages", {}).items()}
+        return cls(**made)
+
+
+@dataclass(slots=True)
+class ResultDocument:
+    """One run: its settings, data, machine and cells.
+
+    ``dataset`` holds ``name``, ``hash`` (``corpus``, ``queries``, ``qrels``), ``languages``,
+    ``licence``, ``query_ids`` (the judged ones, sorted: the order of every ``per_query``),
+    ``query_tags`` (query id → tags), ``headline`` (query ids), ``n_documents``,
+    ``n_documents_empty``, ``n_queries``, ``n_judgements``, ``n_without_relevant``.
+    ``baseline`` is the cell id of the baseline, or null when it did not run.
+    """
+
+    name: str
+    status: str  # running | complete | interrupted
+    created: str
+    spec: dict[str, Any]
+    spec_digest: str
+    dataset: dict[str, Any]
+    environment: dict[str, Any]
+    cells: list[CellResult] = field(default_factory=list)
+    baseline: str | None = None
+    notes: list[str] = field(default_factory=list)
+    resumed_from: list[str] = field(default_factory=list)
+    tool: dict[str, str] = field(default_factory=dict)
+    schema_version: int = SCHEMA_VERSION
+
+    def cell(self, cell_id: str) -> CellResult | None:
+        """The cell of that id."""
+        return next((cell for cell in self.cells if cell.key.cell_id == cell_id), None)
+
+    def put(self, cell: CellResult) -> None:
+        """Add ``cell``, in place of an earlier one of the same id."""
+        for position, known in enumerate(self.cells):
+            if known.key == cell.key:
+                self.cells[position] = cell
+                return
+        self.cells.append(cell)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Strict JSON values: numpy numbers are plain, NaN and infinities null."""
+        return strict(asdict(self))  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ResultDocument:
+        """The inverse of :meth:`as_dict`."""
+        known = {f.name for f in fields(cls)}
+        made = {name: value for name, value in values.items() if name in known}
+        made["cells"] = [CellResult.from_dict(cell) for cell in made["cells"]]
+        return cls(**made)
+
+    def write(self, path: Path) -> None:
+        """Write the document, whole or not at all."""
+        write_atomic(path, json.dumps(self.as_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def strict(value: Any) -> Any:
+    """``value`` as strict JSON holds it. Keys become strings; not-a-number and infinities become None."""
+    if isinstance(value, Mapping):
+        return {str(key): strict(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [strict(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return strict(value.tolist())
+    if isinstance(value, np.generic):
+        return strict(value.item())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} {value!r} cannot stand in a result")
+
+
+def load_result(path: Path) -> ResultDocument:
+    """Read ``result.json`` (or the folder that holds it).
+
+    Raises:
+        ResultError: no such file, not JSON, or of another schema version; with the path and the reason.
+    """
+    file = path / "result.json" if path.is_dir() else path
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ResultError(f"{file}: {error.strerror}; make one with: bench run --out DIR") from error
+    except ValueError as error:
+        raise ResultError(f"{file}: not a JSON document: {error}") from error
+    version = values.get("schema_version") if isinstance(values, dict) else None
+    if version != SCHEMA_VERSION:
+        raise ResultError(f"{file}: schema_version is {version!r}; accepted: {SCHEMA_VERSION}")
+    try:
+        return ResultDocument.from_dict(values)
+    except (KeyError, TypeError) as error:
+        raise ResultError(f"{file}: not a result document: {error}") from error
+
+
+def result_schema() -> dict[str, Any]:
+    """The JSON Schema of a result file, as published beside this module."""
+    text = files("harness").joinpath("result.schema.json").read_text(encoding="utf-8")
+    return json.loads(text)  # type: ignore[no-any-return]
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Write ``text`` under a temporary name in the same folder, flush it to disk, then rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
