@@ -82,7 +82,7 @@ class RunSpec:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> RunSpec:
         """The inverse of :meth:`as_dict`."""
-        made = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        made: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return cls(**made)
 
     @property

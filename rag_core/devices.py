@@ -9,11 +9,13 @@ import os
 import platform
 from pathlib import Path
 
+from rag_core.errors import InvalidArgumentError
+
 __all__ = ["usable_cpus", "why_not"]
 
 
 def usable_cpus(cgroup_root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc/self/cgroup")) -> int:
-    """CPUs available to this process, from 1: the smaller of its affinity and its cgroup quota.
+    """CPUs available to this process, from 1: the smallest of its affinity, its cgroup quota and ``RAG_THREADS``.
 
     A container limited to two CPUs of a 64-core host answers 2, where ``os.cpu_count()`` says 64.
     """
@@ -22,7 +24,14 @@ def usable_cpus(cgroup_root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/
     except AttributeError:  # macOS and Windows have no affinity call
         count = os.cpu_count() or 1
     quota = _cgroup_quota(cgroup_root, proc)
-    return max(1, min(count, math.ceil(quota)) if quota is not None else count)
+    if quota is not None:
+        count = min(count, math.ceil(quota))
+    wanted = os.environ.get("RAG_THREADS", "").strip()
+    if wanted:
+        if not wanted.isdecimal() or int(wanted) < 1:
+            raise InvalidArgumentError(f"RAG_THREADS is {wanted!r}; accepted: a whole number from 1")
+        count = min(count, int(wanted))
+    return max(1, count)
 
 
 def _cgroup_quota(root: Path, proc: Path) -> float | None:

@@ -1,0 +1,333 @@
+"""The parent of a run: plans the cells, starts one fresh process per provider, writes after every cell."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness.datasets import Dataset, load_dataset
+
+from harness.config import BASELINE, RunSpec
+from harness.environment import environment, worker_environment
+from harness.measure import file_name
+from harness.results import CellKey, CellResult, ResultDocument, load_result
+from rag_core import __version__
+from rag_core.errors import ProviderUnavailableError, RagCoreError
+from rag_core.factory import SpecString, resolve
+from rag_core.registry import EMBEDDERS, RERANKERS, load_plugins
+
+__all__ = ["Event", "ResultConflictError", "plan", "run"]
+
+NONE = "-"
+WORK = ".work"
+
+
+class ResultConflictError(RagCoreError, ValueError):
+    """The output folder holds a result of other settings or other data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What happens during a run: ``kind`` is ``start``, ``progress``, ``cell`` or ``kept``."""
+
+    kind: str
+    label: str
+    stage: str = ""
+    done: int = 0
+    total: int = 0
+    cell: CellResult | None = None
+
+
+@dataclass(slots=True)
+class Job:
+    """One process to start: the BM25 leg, or one provider with all its cells."""
+
+    kind: str
+    label: str
+    provider: str
+    cells: list[CellKey] = field(default_factory=list)
+
+    @property
+    def needs_lexical(self) -> bool:
+        """Whether a cell fuses with the BM25 lists."""
+        return self.kind == "provider" and any(key.pipeline.startswith("hybrid") for key in self.cells)
+
+
+def run(
+    spec: RunSpec, out: Path, *, fresh: bool = False, on_event: Callable[[Event], None] = lambda event: None
+) -> ResultDocument:
+    """Run ``spec`` into ``out/result.json``, which is valid and complete so far at every moment.
+
+    Finished cells of an earlier run of the same settings and data are kept, unless ``fresh``.
+    On KeyboardInterrupt the document is written as ``interrupted`` and the exception goes on.
+
+    Raises:
+        ResultConflictError: ``out`` holds a result of other settings or data, and ``fresh`` is False.
+        UnknownNameError, SpecStringError: a provider, reranker, store or data set does not exist.
+    """
+    load_plugins()
+    dataset = load_dataset(spec.data)
+    jobs, skipped = plan(spec)
+    document = _document(spec, dataset)
+    file = out / "result.json"
+    kept = [] if fresh or not file.exists() else _keep(load_result(file), document, file)
+    if fresh:
+        for name in ("runs", WORK):
+            shutil.rmtree(out / name, ignore_errors=True)
+    wanted = [_identity(key) for job in jobs for key in job.cells]
+    for cell in kept:
+        if _identity(cell.key) in wanted:
+            document.put(replace(cell, resumed=True))
+            on_event(Event("kept", cell.key.cell_id, cell=cell))
+    for cell in skipped:
+        document.put(cell)
+        on_event(Event("cell", cell.key.cell_id, cell=cell))
+    done = {_identity(cell.key) for cell in document.cells if cell.resumed}
+    for job in jobs:
+        job.cells = [key for key in job.cells if _identity(key) not in done]
+    jobs = [job for job in jobs if job.cells or job.kind == "lexical"]
+    if not any((job.cells and job.kind == "lexical") or job.needs_lexical for job in jobs):
+        jobs = [job for job in jobs if job.kind != "lexical"]
+    try:
+        document.write(file)
+        for job in jobs:
+            _run_job(job, spec, out, document, on_event)
+            document.write(file)
+        document.status = "complete"
+    except KeyboardInterrupt:
+        document.status = "interrupted"
+        raise
+    finally:
+        document.baseline = _baseline(document)
+        document.write(file)
+    shutil.rmtree(out / WORK, ignore_errors=True)
+    return document
+
+
+def plan(spec: RunSpec) -> tuple[list[Job], list[CellResult]]:
+    """The jobs of ``spec`` in order, and the cells that cannot run here with the reason.
+
+    Raises:
+        UnknownNameError, SpecStringError: a provider or reranker does not exist.
+    """
+    jobs, skipped = [], []
+    bm25 = CellKey(spec.data, spec.lexical, "cpu", NONE, NONE, "bm25", NONE)
+    jobs.append(Job("lexical", "bm25", "", [bm25] if "bm25" in spec.pipelines else []))
+    for text in spec.rerankers:
+        RERANKERS.find(SpecString.parse(text).name)
+    for text in spec.providers:
+        parsed = SpecString.parse(text)
+        label = str(replace(parsed, target=""))
+        try:
+            found, _ = resolve(EMBEDDERS, text)
+        except ProviderUnavailableError as error:
+            target = parsed.target or EMBEDDERS.find(parsed.name)[0].target
+            skipped += [CellResult(key, "skipped", reason=str(error)) for key in _cells(spec, label, target)]
+            continue
+        pinned = str(replace(parsed, target=found.target))
+        jobs.append(Job("provider", pinned, pinned, list(_cells(spec, label, found.target))))
+    return jobs, skipped
+
+
+def _cells(spec: RunSpec, provider: str, target: str) -> Iterator[CellKey]:
+    for store in spec.stores:
+        for pipeline in spec.pipelines:
+            if pipeline == "bm25":
+                continue
+            for reranker in spec.rerankers if pipeline == "hybrid+rerank" else (NONE,):
+                yield CellKey(spec.data, provider, target, NONE, store, pipeline, reranker)
+
+
+def _identity(key: CellKey) -> CellKey:
+    """The key as it is known before the provider is loaded, which alone tells its dtype."""
+    return replace(key, dtype=NONE)
+
+
+def _document(spec: RunSpec, dataset: Dataset) -> ResultDocument:
+    judged = sorted(q for q, grades in dataset.relevance.items() if any(g >= 1 for g in grades.values()))
+    known = {query.query_id for query in dataset.queries}
+    empty = sum(document.is_empty for document in dataset.documents)
+    tags = {
+        query.query_id: {k: v for k, v in query.metadata.items() if isinstance(v, (str, int, bool))}
+        for query in dataset.queries
+    }
+    return ResultDocument(
+        name=dataset.name,
+        status="running",
+        created=_now(),
+        spec=spec.as_dict(),
+        spec_digest=spec.digest,
+        dataset={
+            "name": dataset.name,
+            "hash": dict(dataset.hashes),
+            "languages": list(dataset.languages),
+            "licence": dataset.licence,
+            "query_ids": [query_id for query_id in judged if query_id in known],
+            "query_tags": tags,
+            "headline": list(dataset.headline),
+            "n_documents": len(dataset.documents),
+            "n_documents_empty": empty,
+            "n_queries": len(dataset.queries),
+            "n_judgements": len(dataset.qrels),
+            "n_without_relevant": len(known - set(judged)),
+            "notes": list(dataset.notes),
+        },
+        environment=environment(spec.threads),
+        tool={"name": "rag-core-bench", "version": __version__},
+    )
+
+
+def _now() -> str:
+    """UTC to the second, or the moment that SOURCE_DATE_EPOCH fixes."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    moment = datetime.fromtimestamp(int(epoch) if epoch else int(time.time()), UTC)
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+def _keep(old: ResultDocument, new: ResultDocument, file: Path) -> list[CellResult]:
+    """The finished cells of ``old``.
+
+    Raises:
+        ResultConflictError: names the first thing that differs.
+    """
+    different = [
+        (what, a, b)
+        for what, a, b in (
+            ("data set", old.dataset.get("hash"), new.dataset["hash"]),
+            ("settings", old.spec_digest, new.spec_digest),
+            ("version", old.tool.get("version"), new.tool["version"]),
+        )
+        if a != b
+    ]
+    if different:
+        what, a, b = different[0]
+        changed = [
+            f"{name}: {old.spec.get(name)!r} / {value!r}"
+            for name, value in new.spec.items()
+            if what == "settings" and old.spec.get(name) != value
+        ]
+        detail = "; ".join(changed) or f"{a} / {b}"
+        raise ResultConflictError(
+            f"{file} holds a result of another {what} ({detail}); "
+            "choose another folder with --out, or start over with --fresh"
+        )
+    new.resumed_from = [*old.resumed_from, old.created]
+    return [cell for cell in old.cells if cell.status == "ok"]
+
+
+def _baseline(document: ResultDocument) -> str | None:
+    provider, pipeline = BASELINE
+    return next(
+        (
+            cell.key.cell_id
+            for cell in document.cells
+            if cell.status == "ok" and (cell.key.provider, cell.key.pipeline) == (provider, pipeline)
+        ),
+        None,
+    )
+
+
+def _run_job(
+    job: Job, spec: RunSpec, out: Path, document: ResultDocument, on_event: Callable[[Event], None]
+) -> None:
+    """Start the process of ``job`` and take in its events until it ends."""
+    out, started = out.resolve(), time.perf_counter()
+    work = out / WORK
+    work.mkdir(parents=True, exist_ok=True)
+    (out / "runs").mkdir(exist_ok=True)
+    open_cells = {_identity(key): key for key in job.cells}
+    label = job.label.replace("/", "_")
+    name = file_name(job.cells[0]) if job.cells else label
+    path = work / f"{name}.job.json"
+    values = {
+        "kind": job.kind,
+        "provider": job.provider,
+        "spec": spec.as_dict(),
+        "data": _absolute(spec.data),
+        "work": str(work),
+        "runs": str(out / "runs"),
+        "needs_lexical": job.needs_lexical,
+        "cells": [asdict_key(key) for key in job.cells],
+    }
+    path.write_text(json.dumps(values), encoding="utf-8")
+    on_event(Event("start", job.label))
+    reason, log = "", work / f"{name}.log"
+    with _worker(path, log, spec.threads) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            event = json.loads(line)
+            if event["event"] == "progress":
+                on_event(Event("progress", job.label, event["stage"], event["done"], event["total"]))
+            elif event["event"] == "failed":
+                reason = event["reason"]
+            else:
+                cell = CellResult.from_dict(event["cell"])
+                cell.wall_s = time.perf_counter() - started
+                open_cells.pop(_identity(cell.key), None)
+                document.put(cell)
+                document.write(out / "result.json")
+                on_event(Event("cell", cell.key.cell_id, cell=cell))
+        status = process.wait()
+    for key in open_cells.values():
+        cell = CellResult(key, "failed", reason=reason or _death(status, log))
+        document.put(cell)
+        on_event(Event("cell", key.cell_id, cell=cell))
+
+
+def asdict_key(key: CellKey) -> dict[str, str]:
+    """The seven fields of ``key``."""
+    return {name: getattr(key, name) for name in CellKey.__slots__}
+
+
+def _absolute(data: str) -> str:
+    return str(Path(data).resolve()) if Path(data).exists() else data
+
+
+@contextlib.contextmanager
+def _worker(job: Path, log: Path, threads: int) -> Iterator[subprocess.Popen[str]]:
+    """The measuring process, in a session of its own so that Ctrl-C reaches the parent alone."""
+    variables = worker_environment(threads)
+    if threads:
+        variables["RAG_THREADS"] = str(threads)
+    with log.open("w", encoding="utf-8") as stderr:
+        process = subprocess.Popen(
+            # -P: a folder named `providers` where the user stands must not shadow the package
+            [sys.executable, "-P", "-m", "harness.worker", str(job)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            encoding="utf-8",
+            env=variables,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    stream.close()
+
+
+def _death(status: int, log: Path) -> str:
+    lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    last = f": {lines[-1][:300]}" if lines else ""
+    if status < 0:
+        name = signal.Signals(-status).name
+        hint = " (out of memory?)" if name == "SIGKILL" else ""
+        return f"the measuring process was ended by {name}{hint}{last}"
+    return f"the measuring process ended with status {status} before this cell{last}"

@@ -1,0 +1,62 @@
+"""One measuring process: ``python -m harness.worker JOB.json``.
+
+It reads its job, measures, and answers on standard output with one JSON event a line:
+``{"event": "progress", …}``, ``{"event": "cell", "cell": {…}}``, ``{"event": "failed", "reason": …}``.
+It ends when its parent does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from harness.results import strict
+
+__all__ = ["main"]
+
+
+def main(job_path: str) -> int:
+    """Run the job; returns the exit status."""
+    # Whatever a library prints must not mix with the events: they keep the real standard output.
+    events = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    _end_with_parent()
+
+    def emit(event: str, **values: Any) -> None:
+        line = json.dumps(strict({"event": event, **values}), ensure_ascii=False, allow_nan=False)
+        events.write(line + "\n")
+        events.flush()
+
+    job = json.loads(Path(job_path).read_text(encoding="utf-8"))
+    from harness.measure import measure_lexical, measure_provider
+
+    try:
+        (measure_lexical if job["kind"] == "lexical" else measure_provider)(job, emit)
+    except Exception as error:  # noqa: BLE001 - the reason becomes the row's; the parent goes on
+        import traceback
+
+        from rag_core.secrets import redact
+
+        traceback.print_exc()
+        emit("failed", reason=redact(f"{type(error).__name__}: {error}"))
+        return 1
+    return 0
+
+
+def _end_with_parent() -> None:
+    """Exit when standard input closes: the parent holds its other end and may be killed at any time."""
+
+    def watch() -> None:
+        while sys.stdin.buffer.read(1):
+            continue
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,110 @@
+"""Retrievers that wrap one another: vectors, several legs fused, candidates reranked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rag_core.errors import InvalidArgumentError, RagCoreError
+from rag_core.fusion import rrf
+from rag_core.protocols import EmbedProvider, Reranker, Retriever, VectorStore
+from rag_core.reranking import rerank_ranking
+from rag_core.stores.identity import check_identity, check_k
+from rag_core.types import EMPTY_RANKING, Query, Ranking, Run
+
+__all__ = ["HybridRetriever", "RerankedRetriever", "VectorRetriever"]
+
+
+class VectorRetriever:
+    """Nearest neighbours of the query's vector.
+
+    Raises:
+        IdentityMismatchError: the store was built by another embedder; before anything is embedded.
+    """
+
+    def __init__(self, embedder: EmbedProvider, store: VectorStore) -> None:
+        check_identity(store, store.identity, embedder.fingerprint)
+        self.embedder, self.store = embedder, store
+        self.name = f"vector:{embedder.name}"
+
+    def search(self, queries: Sequence[Query], k: int, where: Mapping[str, Any] | None = None) -> Run:
+        """The ``k`` nearest documents of each query; a blank query finds nothing."""
+        check_k(k)
+        rankings: dict[str, Ranking] = {}
+        failed: dict[str, str] = {}
+        for query in queries:
+            try:
+                vector = self.embedder.embed([query.text], role="query")[0]
+                rankings[query.query_id] = self.store.search(vector, k, where)
+            except RagCoreError as error:
+                if isinstance(error, InvalidArgumentError):
+                    raise
+                failed[query.query_id] = str(error)
+        return Run(self.name, rankings, failed)
+
+
+class HybridRetriever:
+    """Legs searched to depth ``pool`` each and fused by reciprocal ranks.
+
+    A query on which one leg fails counts as failed: a benchmark that went on with the other leg
+    would measure another system. `Index.hybrid_search` degrades instead, and says so in the hit.
+    """
+
+    def __init__(
+        self,
+        legs: Sequence[Retriever],
+        pool: int = 50,
+        rrf_k: float = 60.0,
+        weights: Sequence[float] | None = None,
+    ) -> None:
+        if not legs:
+            raise InvalidArgumentError("HybridRetriever has no legs; accepted: one or more retrievers")
+        check_k(pool)
+        self.legs, self.pool, self.rrf_k, self.weights = list(legs), pool, rrf_k, weights
+        self.name = "hybrid(" + ", ".join(leg.name for leg in legs) + ")"
+
+    def search(self, queries: Sequence[Query], k: int, where: Mapping[str, Any] | None = None) -> Run:
+        """The best ``k`` of the fused legs."""
+        check_k(k)
+        runs = [leg.search(queries, self.pool, where) for leg in self.legs]
+        failed = {query_id: reason for run in runs for query_id, reason in run.failed.items()}
+        rankings = {}
+        for query in queries:
+            if query.query_id not in failed:
+                lists = [run.rankings.get(query.query_id, EMPTY_RANKING) for run in runs]
+                fused = rrf(lists, k=self.rrf_k, weights=self.weights)
+                rankings[query.query_id] = fused.top(k)
+        return Run(self.name, rankings, failed)
+
+
+class RerankedRetriever:
+    """The first ``pool`` documents of another retriever, in the order of a reranker.
+
+    ``text_of`` gives the text of a document id as the reranker should read it.
+    """
+
+    def __init__(
+        self, inner: Retriever, reranker: Reranker, text_of: Callable[[str], str], pool: int = 50
+    ) -> None:
+        check_k(pool)
+        self.inner, self.reranker, self.text_of, self.pool = inner, reranker, text_of, pool
+        self.name = f"{inner.name}+{reranker.name}"
+
+    def search(self, queries: Sequence[Query], k: int, where: Mapping[str, Any] | None = None) -> Run:
+        """The best ``k`` of the reranked pool. Queries on which the reranker fails stand in ``failed``."""
+        check_k(k)
+        candidates = self.inner.search(queries, self.pool, where)
+        failed = dict(candidates.failed)
+        rankings = {}
+        for query in queries:
+            fused = candidates.rankings.get(query.query_id)
+            if fused is None:
+                continue
+            try:
+                texts = [self.text_of(doc_id) for doc_id in fused.doc_ids]
+                rankings[query.query_id] = rerank_ranking(
+                    self.reranker, query.text, fused, texts
+                ).ranking.top(k)
+            except RagCoreError as error:
+                failed[query.query_id] = str(error)
+        return Run(self.name, rankings, failed)
