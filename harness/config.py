@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rag_core.errors import InvalidArgumentError
@@ -27,6 +27,7 @@ class RunSpec:
         rerankers: spec strings; each gives one `hybrid+rerank` cell per provider.
         stores: store names.
         pipelines: which of :data:`PIPELINES` to run.
+        baseline_only: `fake` runs as the baseline alone, without the other pipelines.
         lexical: BM25 engine.
         metrics: metric names.
         k: documents judged per query.
@@ -48,6 +49,7 @@ class RunSpec:
     rerankers: tuple[str, ...] = ()
     stores: tuple[str, ...] = ("flat",)
     pipelines: tuple[str, ...] = PIPELINES
+    baseline_only: bool = False
     lexical: str = "bm25"
     metrics: tuple[str, ...] = DEFAULT_METRICS
     k: int = 100
@@ -63,7 +65,6 @@ class RunSpec:
     min_samples: int = 20
     threads: int = 0
     seed: int = 0
-    tags: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         unknown = [p for p in self.pipelines if p not in PIPELINES]
@@ -95,6 +96,6 @@ class RunSpec:
         chosen = {
             k: v
             for k, v in self.as_dict().items()
-            if k not in ("data", "providers", "rerankers", "stores", "pipelines", "tags")
+            if k not in ("data", "providers", "rerankers", "stores", "pipelines", "baseline_only")
         }
         return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:16]

@@ -304,8 +304,8 @@ def _self_check(embedder: EmbedProvider, documents: Sequence[Document], vectors:
     if min(cosines) >= SELF_CHECK_COSINE:
         return []
     return [
-        f"vectors change with their neighbours in a batch: cosine {min(cosines):.4f} between a text alone and "
-        f"among others (at least {SELF_CHECK_COSINE} expected)"
+        f"vectors change with their neighbours in a batch: cosine {min(cosines):.4f} between a text "
+        f"alone and among others (at least {SELF_CHECK_COSINE} expected)"
     ]
 
 

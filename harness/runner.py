@@ -144,6 +144,8 @@ def _cells(spec: RunSpec, provider: str, target: str) -> Iterator[CellKey]:
         for pipeline in spec.pipelines:
             if pipeline == "bm25":
                 continue
+            if spec.baseline_only and provider == BASELINE[0] and pipeline != BASELINE[1]:
+                continue
             for reranker in spec.rerankers if pipeline == "hybrid+rerank" else (NONE,):
                 yield CellKey(spec.data, provider, target, NONE, store, pipeline, reranker)
 

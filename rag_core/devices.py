@@ -15,7 +15,7 @@ __all__ = ["usable_cpus", "why_not"]
 
 
 def usable_cpus(cgroup_root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc/self/cgroup")) -> int:
-    """CPUs available to this process, from 1: the smallest of its affinity, its cgroup quota and ``RAG_THREADS``.
+    """CPUs available to this process: the least of its affinity, its cgroup quota and ``RAG_THREADS``.
 
     A container limited to two CPUs of a 64-core host answers 2, where ``os.cpu_count()`` says 64.
     """

@@ -1,0 +1,42 @@
+# Two commands matter: `make bench` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+BENCH_ARGS ?=
+
+.PHONY: bench test lint clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make bench   measure every provider that works here on the golden set (BENCH_ARGS='--data DIR …')"
+	@echo "make test    lint, types, import contracts, tests with coverage, the built wheel"
+	@echo "make clean   remove the virtual environments and caches"
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.bench: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) -e '.[default]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.bench
+	$(PIP) -e '.[default,lexical,dev]'
+	@touch $@
+
+bench: $(VENV)/.bench
+	$(BIN)/bench run $(BENCH_ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/python -m pytest --cov --cov-report=
+	$(BIN)/coverage json -q -o .coverage.json
+	$(BIN)/python .ci/coverage_gate.py .coverage.json
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist build *.egg-info .coverage*

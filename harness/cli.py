@@ -1,0 +1,161 @@
+"""The `bench` command: parse, call, render. The only module that prints."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["app", "main"]
+
+OK, GATE_FAILED, USAGE, CELLS_FAILED, INTERRUPTED = 0, 1, 2, 3, 130
+
+app = typer.Typer(
+    name="bench",
+    help="Measure embedding providers, BM25, fusion and rerankers on your documents.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+)
+data_app = typer.Typer(help="Look at data sets.", rich_markup_mode=None, no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+Many = list[str] | None
+
+
+def main() -> None:
+    """Run the command; errors of this project end it with status 2 and one readable line."""
+    from rag_core.errors import RagCoreError
+    from rag_core.secrets import redact
+
+    try:
+        app()
+    except RagCoreError as error:
+        print(f"bench: {redact(str(error))}", file=sys.stderr)
+        sys.exit(USAGE)
+
+
+@app.command()
+def run(
+    provider: Annotated[Many, typer.Option(help="Spec string, for example e5-small@cpu; repeatable.")] = None,
+    data: Annotated[str, typer.Option(help="Name or folder of a data set.")] = "",
+    reranker: Annotated[Many, typer.Option(help="Spec string; repeatable.")] = None,
+    store: Annotated[Many, typer.Option(help="Store name; repeatable.")] = None,
+    pipeline: Annotated[Many, typer.Option(help="vector, bm25, hybrid, hybrid+rerank; repeatable.")] = None,
+    metric: Annotated[Many, typer.Option(help="For example ndcg@10; repeatable.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write; default reports/<date>-<name>.")] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Start over instead of keeping finished cells.")
+    ] = False,
+    baseline: Annotated[bool, typer.Option(help="Also run the baseline: fake + BM25, hybrid.")] = True,
+    lexical: Annotated[str, typer.Option(help="BM25 engine: bm25, bm25s or rank_bm25.")] = "bm25",
+    analyser: Annotated[str, typer.Option(help="language (stems, stop words) or raw.")] = "language",
+    k: Annotated[int, typer.Option(help="Documents judged per query.")] = 100,
+    pool: Annotated[int, typer.Option(help="Documents each leg gives to the fusion.")] = 50,
+    rrf_k: Annotated[float, typer.Option(help="Constant of reciprocal rank fusion.")] = 60.0,
+    weights: Annotated[str, typer.Option(help="Leg weights: vector,bm25; for example 2,1.")] = "",
+    scope: Annotated[str, typer.Option(help="Metadata field within which each query searches.")] = "",
+    warmup: Annotated[int, typer.Option(help="Queries run before the clock counts.")] = 3,
+    repeats: Annotated[int, typer.Option(help="Times each query is timed.")] = 1,
+    threads: Annotated[int, typer.Option(help="CPU threads; 0 for the CPUs really available.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
+) -> None:
+    """Measure providers on a data set. With no options: every local provider on the golden set."""
+    from harness.command import RunOptions, run_command
+
+    options = RunOptions(
+        providers=tuple(provider or ()), rerankers=tuple(reranker or ()), stores=tuple(store or ("flat",)),
+        pipelines=tuple(pipeline or ()), metrics=tuple(metric or ()), data=data, out=out, fresh=fresh,
+        baseline=baseline, lexical=lexical, analyser=analyser, k=k, pool=pool, rrf_k=rrf_k,
+        weights=weights, scope=scope, warmup=warmup, repeats=repeats, threads=threads, seed=seed,
+    )  # fmt: skip
+    raise typer.Exit(run_command(options, print))
+
+
+@app.command()
+def report(
+    result: Annotated[Path, typer.Argument(help="result.json or its folder.")],
+    out: Annotated[Path | None, typer.Option(help="Folder to write; default beside the result.")] = None,
+) -> None:
+    """Write the report of a result again: markdown, CSV and plots."""
+    from harness.render import write_report
+    from harness.results import load_result
+
+    folder = out or (result if result.is_dir() else result.parent)
+    for path in write_report(load_result(result), folder):
+        print(path)
+
+
+@app.command()
+def show(
+    result: Annotated[Path, typer.Argument(help="result.json or its folder.")],
+    format: Annotated[str, typer.Option(help="table, tsv, json or md.")] = "table",
+) -> None:
+    """Print one row per cell."""
+    from harness.tables import show as rows
+    from harness.tables import terminal_table
+
+    from harness.command import terminal_width
+    from harness.results import load_result
+
+    document = load_result(result)
+    print(terminal_table(document, terminal_width()) if format == "table" else rows(document, format), end="")
+
+
+@app.command()
+def diff(
+    old: Annotated[Path, typer.Argument(help="result.json or folder to compare with.")],
+    new: Annotated[Path, typer.Argument(help="result.json or folder to judge.")],
+    fail_on: Annotated[
+        Many, typer.Option(help="Gate, for example ndcg@10:-0.01 or latency_p95:+10%.")
+    ] = None,
+) -> None:
+    """Compare two results. Exit 1 when a gate fails, 2 when they are not comparable."""
+    from harness.compare import compare, diff_lines
+    from harness.gates import Gate, evaluate, exit_code, gate_lines
+
+    from harness.results import load_result
+
+    gates = [Gate.parse(text) for text in fail_on or ()]
+    comparison = compare(load_result(old), load_result(new))
+    outcomes = evaluate(comparison, gates)
+    print("\n".join([*diff_lines(comparison), *gate_lines(outcomes)]))
+    raise typer.Exit(exit_code(comparison, outcomes))
+
+
+@app.command()
+def providers() -> None:
+    """Every provider and reranker with its targets, and why one cannot run here."""
+    from harness.command import provider_lines
+
+    print("\n".join(provider_lines()))
+
+
+@data_app.command("list")
+def data_list() -> None:
+    """The shipped data sets."""
+    from harness.datasets import list_datasets
+
+    for info in list_datasets():
+        print(f"{info.name:<10} {info.description}")
+
+
+@data_app.command("check")
+def data_check(data: Annotated[str, typer.Argument(help="Name or folder of a data set.")]) -> None:
+    """Look for mistakes in a data set: dangling judgements, duplicates, empty texts, leaks."""
+    from harness.command import check_lines
+
+    lines, errors = check_lines(data)
+    print("\n".join(lines))
+    raise typer.Exit(GATE_FAILED if errors else OK)
+
+
+@app.command()
+def doctor() -> None:
+    """Where the packages come from, what this machine is, and what can run."""
+    from harness.command import doctor_lines
+
+    print("\n".join(doctor_lines()))

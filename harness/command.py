@@ -1,0 +1,280 @@
+"""What the commands do between parsing and printing: defaults, progress, summaries, exit codes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harness.datasets import list_datasets, load_dataset
+
+from harness.config import DEFAULT_METRICS, PIPELINES, RunSpec
+from harness.results import CellResult, ResultDocument, load_result
+from harness.runner import Event
+from harness.runner import run as run_spec
+from rag_core.errors import InvalidArgumentError
+from rag_core.registry import EMBEDDERS, RERANKERS, Registry, load_plugins
+
+__all__ = ["RunOptions", "check_lines", "doctor_lines", "provider_lines", "run_command", "terminal_width"]
+
+Print = Callable[..., None]
+NARROW = 80
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The options of `bench run` as given; empty values stand for the defaults."""
+
+    providers: tuple[str, ...]
+    rerankers: tuple[str, ...]
+    stores: tuple[str, ...]
+    pipelines: tuple[str, ...]
+    metrics: tuple[str, ...]
+    data: str
+    out: Path | None
+    fresh: bool
+    baseline: bool
+    lexical: str
+    analyser: str
+    k: int
+    pool: int
+    rrf_k: float
+    weights: str
+    scope: str
+    warmup: int
+    repeats: int
+    threads: int
+    seed: int
+
+    def spec(self) -> RunSpec:
+        """The settings of the run, defaults filled in."""
+        load_plugins()
+        chosen = self.providers or tuple(local_providers())
+        with_baseline = ("fake", *chosen) if self.baseline and "fake" not in chosen else chosen
+        pipelines = self.pipelines or (PIPELINES if self.rerankers else PIPELINES[:3])
+        return RunSpec(
+            data=self.data or default_data(),
+            providers=tuple(dict.fromkeys(with_baseline)),
+            rerankers=self.rerankers,
+            stores=self.stores,
+            pipelines=pipelines,
+            baseline_only="fake" not in chosen,
+            lexical=self.lexical,
+            metrics=self.metrics or DEFAULT_METRICS,
+            k=self.k,
+            candidate_pool=self.pool,
+            rrf_k=self.rrf_k,
+            weights=_weights(self.weights),
+            analyser=self.analyser,
+            scope=self.scope,
+            warmup=self.warmup,
+            repeats=self.repeats,
+            threads=self.threads,
+            seed=self.seed,
+        )
+
+
+def _weights(text: str) -> tuple[float, float] | None:
+    if not text:
+        return None
+    try:
+        vector, bm25 = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise InvalidArgumentError(
+            f"--weights is {text!r}; accepted: two numbers, for example 2,1"
+        ) from error
+    return vector, bm25
+
+
+def default_data() -> str:
+    """The golden set where it is at hand, else the small set inside the package."""
+    names = [info.name for info in list_datasets()]
+    return "civic" if "civic" in names else "mini"
+
+
+def local_providers() -> list[str]:
+    """Spec strings of every local provider that can run here, one per target."""
+    return [
+        f"{spec.name}@{spec.target}"
+        for spec in EMBEDDERS
+        if spec.auto and spec.target != "api" and EMBEDDERS.availability(spec).ok
+    ]
+
+
+def run_command(options: RunOptions, say: Print) -> int:
+    """Run, write the report, print table and verdict; returns the exit status."""
+    from harness.render import write_report
+
+    spec = options.spec()
+    out = options.out or _default_folder(spec)
+    reporter: LogReporter | LiveReporter = LiveReporter() if is_interactive() else LogReporter(say)
+    say(f"{spec.data}: {len(spec.providers)} providers into {out}")
+    status = 0
+    try:
+        with reporter:
+            document = run_spec(spec, out, fresh=options.fresh, on_event=reporter)
+    except KeyboardInterrupt:
+        document, status = load_result(out), 130
+        say("interrupted; the finished cells are kept. Go on with the same command.")
+    notes = [str(path) for path in write_report(document, out)]
+    summarise(document, say)
+    say(f"report: {out / 'report.md'} ({len(notes)} files)")
+    return status or (3 if any(cell.status != "ok" for cell in document.cells) else 0)
+
+
+def summarise(document: ResultDocument, say: Print) -> None:
+    """The table, then the verdict in sentences."""
+    from harness.summary import verdict
+    from harness.tables import terminal_table
+
+    say(terminal_table(document, terminal_width()))
+    for sentence in verdict(document).sentences:
+        say(wrapped(sentence))
+
+
+def wrapped(text: str) -> str:
+    """``text`` broken at the terminal's width."""
+    import textwrap
+
+    return textwrap.fill(text, terminal_width(), break_long_words=False, break_on_hyphens=False)
+
+
+def _default_folder(spec: RunSpec) -> Path:
+    """``reports/<date>-<name>``; with a number where that folder holds a result of other settings."""
+    day = datetime.now(UTC).date().isoformat()
+    stem = Path("reports") / f"{day}-{Path(spec.data).name}"
+    folder, number = stem, 1
+    while (folder / "result.json").exists() and load_result(folder).spec_digest != spec.digest:
+        number += 1
+        folder = stem.with_name(f"{stem.name}-{number}")
+    return folder
+
+
+def is_interactive() -> bool:
+    """Whether progress may redraw lines: a terminal, and neither a CI job nor a dumb one."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI")
+
+
+def terminal_width() -> int:
+    """Columns to print in: the terminal's, 80 in a log."""
+    return shutil.get_terminal_size((NARROW, 24)).columns if sys.stdout.isatty() else NARROW
+
+
+def cell_line(cell: CellResult) -> str:
+    """One line about a finished cell."""
+    key = cell.key
+    name = " ".join(part for part in (key.provider, key.target, key.pipeline, key.reranker) if part != "-")
+    if cell.status != "ok":
+        return f"{cell.status:<7} {name}: {cell.reason}"
+    first = next(iter(cell.metrics.items()), None)
+    shown = f" {first[0]} {first[1].mean:.3f}" if first and first[1].mean is not None else ""
+    p50 = cell.speed.get("p50_s")
+    took = f" p50 {p50 * 1000:.3g} ms" if p50 is not None else ""
+    return f"{'kept' if cell.resumed else 'ok':<7} {name}:{shown}{took}"
+
+
+class LogReporter:
+    """One line per cell, for a log."""
+
+    def __init__(self, say: Print) -> None:
+        self._say = say
+
+    def __enter__(self) -> LogReporter:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        return
+
+    def __call__(self, event: Event) -> None:
+        """Print the line of a finished cell."""
+        if event.cell is not None:
+            self._say(cell_line(event.cell), flush=True)
+
+
+class LiveReporter:
+    """A progress bar per stage, and the finished cells above it, for a terminal."""
+
+    def __init__(self) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._progress = Progress(*columns, transient=True)
+        self._task: Any = None
+
+    def __enter__(self) -> LiveReporter:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._progress.stop()
+
+    def __call__(self, event: Event) -> None:
+        """Show ``event``."""
+        if event.cell is not None:
+            self._progress.console.print(cell_line(event.cell), markup=False, highlight=False)
+            return
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+        label = f"{event.label} {event.stage or 'starting'}"
+        self._task = self._progress.add_task(label, completed=event.done, total=event.total or None)
+
+
+def provider_lines() -> list[str]:
+    """A line per provider and target, with the reason of every "no" and the command that mends it."""
+    load_plugins()
+    lines: list[str] = []
+    for title, registry in (("embedding providers", EMBEDDERS), ("rerankers", RERANKERS)):
+        lines += [title, *_registry_lines(registry), ""]
+    return lines[:-1]
+
+
+def _registry_lines(registry: Registry) -> list[str]:
+    lines = []
+    width = max((len(spec.name) for spec in registry), default=0)
+    for spec in registry:
+        answer = registry.availability(spec)
+        dim = str(spec.dim) if spec.dim else ""
+        lines.append(
+            f"  {spec.name:<{width}}  {spec.target:<6} {dim:>5}  {'yes' if answer.ok else 'no'}  {spec.model}"
+        )
+        if not answer.ok:
+            why = answer.reason + (f"; {answer.hint}" if answer.hint else "")
+            lines.append(f"  {'':<{width}}  {why}")
+    return lines
+
+
+def check_lines(data: str) -> tuple[list[str], int]:
+    """The findings of `bench data check` as lines, and how many of them are errors."""
+    from harness.lint import check
+
+    dataset = load_dataset(data)
+    findings = check(dataset)
+    lines = [
+        f"{dataset.name}: {len(dataset.documents)} documents, {len(dataset.queries)} queries, "
+        f"{len(dataset.qrels)} judgements read"
+    ]
+    for finding in findings:
+        lines.append(f"{finding.severity}: {finding.message}")
+        lines += [f"    {example}" for example in finding.examples]
+    errors = sum(finding.severity == "error" for finding in findings)
+    lines.append(f"{errors} errors, {len(findings) - errors} warnings")
+    return lines, errors
+
+
+def doctor_lines() -> list[str]:
+    """Where each package was imported from, the machine, and the providers."""
+    from harness.environment import environment, installed_from, plugin_distributions
+
+    found = environment()
+    lines = ["packages"]
+    lines += [f"  {name:<20} {folder}" for name, folder in installed_from().items()]
+    lines += [f"  {name:<20} {version}" for name, version in found["packages"].items()]
+    lines += ["plug-ins", *(f"  {name}" for name in plugin_distributions()), "machine"]
+    shown = ("cpu_model", "cpu_flags", "cpus_usable", "memory_bytes", "os", "python", "threads")
+    lines += [f"  {name:<20} {found[name]}" for name in shown]
+    return [*lines, *provider_lines()]
