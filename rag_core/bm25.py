@@ -1,0 +1,273 @@
+"""BM25 over an inverted index in numpy arrays: a query touches the postings of its own terms only.
+
+The score is that of Lucene (and of bm25s, method ``lucene``)::
+
+    sum over query terms of  idf(t) * tf / (tf + k1 * (1 - b + b * dl / avgdl)),
+    idf(t) = ln(1 + (N - n + 0.5) / (n + 0.5))
+
+which is never negative. A term that the query holds twice counts twice. Documents that share no term
+with the query are never hits. Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and
+Beyond", 2009; Kamphuis and others, "Which BM25 do you mean?", ECIR 2020, for the variants.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rag_core.analysis import Analyser
+from rag_core.errors import InvalidArgumentError, StoreError
+from rag_core.filters import compile_where
+from rag_core.packed import PackedStrings
+from rag_core.types import EMPTY_RANKING, Document, Query, Ranking, Run
+
+__all__ = ["BM25"]
+
+FORMAT = 1
+#: With more postings than this share of the corpus, a dense accumulator beats sorting them.
+DENSE_SHARE = 0.05
+ARRAYS = ("starts", "rows", "impacts")
+Array = NDArray[Any]
+
+
+class BM25:
+    """The lexical retriever. Made by :meth:`build` or :meth:`open`."""
+
+    name = "bm25"
+
+    def __init__(
+        self,
+        analyser: Analyser,
+        k1: float,
+        b: float,
+        terms: PackedStrings,
+        doc_ids: PackedStrings,
+        arrays: Mapping[str, Array],
+        counts: Mapping[str, int],
+        metadata: Sequence[Mapping[str, Any]] | Path,
+    ) -> None:
+        self.analyser, self.k1, self.b = analyser, k1, b
+        self._terms, self._doc_ids = terms, doc_ids
+        self._starts, self._rows, self._impacts = (arrays[name] for name in ARRAYS)
+        self._counts = dict(counts)
+        self._metadata = metadata
+        self._masks: dict[str, Array] = {}
+
+    @classmethod
+    def build(
+        cls,
+        documents: Iterable[Document],
+        analyser: Analyser | None = None,
+        k1: float = 1.2,
+        b: float = 0.75,
+    ) -> BM25:
+        """Index ``documents``; the language of each is its ``metadata["lang"]`` where it has one.
+
+        An empty document is counted and never a hit; the averages are over the others.
+
+        Raises:
+            InvalidArgumentError: ``k1`` below 0, ``b`` outside 0 to 1, or an id that stands twice.
+        """
+        if not k1 >= 0 or not 0 <= b <= 1:
+            raise InvalidArgumentError(f"BM25: k1 is {k1}, b is {b}; accepted: k1 from 0, b from 0 to 1")
+        analyser = analyser or Analyser.for_languages(("en", "es", "pt"))
+        given = list(documents)
+        # Rows in descending order of id: among equal scores a smaller row is then the better rank.
+        filled = sorted((d for d in given if not d.is_empty), key=lambda d: d.doc_id, reverse=True)
+        if len({d.doc_id for d in given}) != len(given):
+            twice = next(doc_id for doc_id, n in Counter(d.doc_id for d in given).items() if n > 1)
+            raise InvalidArgumentError(f"BM25: document id {twice!r} stands twice; ids must be distinct")
+        languages = [d.metadata.get("lang") for d in filled]
+        analysed = analyser.analyse_many([d.indexed_text for d in filled], languages)
+        order = sorted(range(len(analysed.terms)), key=lambda i: analysed.terms[i].encode())
+        terms = PackedStrings.pack([analysed.terms[i] for i in order])
+        renumbered = np.empty(len(order), np.int64)
+        renumbered[order] = np.arange(len(order))
+        arrays = postings(renumbered[analysed.ids], analysed.lengths, len(order), k1, b)
+        counts = {"n_documents": len(filled), "n_empty": len(given) - len(filled), "n_terms": len(order)}
+        doc_ids = PackedStrings.pack([d.doc_id for d in filled])
+        return cls(analyser, k1, b, terms, doc_ids, arrays, counts, [d.metadata for d in filled])
+
+    @property
+    def n_empty(self) -> int:
+        """Documents given that had nothing to index."""
+        return self._counts["n_empty"]
+
+    def __len__(self) -> int:
+        return self._counts["n_documents"]
+
+    def describe(self) -> dict[str, Any]:
+        """What a result must record to be repeated."""
+        return {
+            "engine": self.name,
+            "analyser": self.analyser.name,
+            "k1": self.k1,
+            "b": self.b,
+            "idf": "lucene: ln(1 + (N - n + 0.5) / (n + 0.5))",
+            **self._counts,
+        }
+
+    def search(self, queries: Sequence[Query], k: int, where: Mapping[str, Any] | None = None) -> Run:
+        """The best ``k`` documents of each query; its language is ``metadata["lang"]`` where it has one."""
+        mask = self._mask(where) if where else None
+        rankings = {q.query_id: self.top(q.text, k, q.metadata.get("lang"), mask) for q in queries}
+        return Run(self.name, rankings)
+
+    def top(self, text: str, k: int, language: str | None = None, allowed: Array | None = None) -> Ranking:
+        """The best ``k`` documents for ``text``; fewer when fewer share a term with it.
+
+        Args:
+            allowed: bool ``(n_documents,)`` in row order, as made for a filter; None for all.
+
+        Raises:
+            InvalidArgumentError: ``k`` below 1.
+        """
+        if k < 1:
+            raise InvalidArgumentError(f"k is {k}; accepted: a whole number from 1")
+        counts = Counter(self.analyser.analyse(text, language, as_query=True))
+        # sorted, so that the order of words in the query does not change the last bit of a sum
+        found = sorted((row, n) for term, n in counts.items() if (row := self._terms.find(term)) >= 0)
+        rows, scores = self._score(found)
+        if allowed is not None:
+            kept = allowed[rows]
+            rows, scores = rows[kept], scores[kept]
+        if not rows.size:
+            return EMPTY_RANKING
+        if k < rows.size:
+            threshold = np.partition(scores, rows.size - k)[rows.size - k]
+            near = np.flatnonzero(scores >= threshold)
+            rows, scores = rows[near], scores[near]
+        best = np.lexsort((rows, -scores))[:k]
+        pairs = zip((self._doc_ids[int(row)] for row in rows[best]), scores[best].tolist())
+        return Ranking.from_scores(pairs)
+
+    def _score(self, found: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
+        """Rows that share a term with the query, ascending, and their scores (float64)."""
+        if not found:
+            return np.zeros(0, np.int64), np.zeros(0)
+        spans = [(int(self._starts[term]), int(self._starts[term + 1]), n) for term, n in found]
+        if len(spans) == 1:
+            start, stop, n = spans[0]
+            return np.asarray(self._rows[start:stop]), self._impacts[start:stop] * np.float64(n)
+        rows = np.concatenate([self._rows[start:stop] for start, stop, _ in spans])
+        values = np.concatenate([self._impacts[start:stop] * np.float64(n) for start, stop, n in spans])
+        if rows.size > DENSE_SHARE * len(self):
+            dense = np.bincount(rows, weights=values, minlength=len(self))
+            hit = np.flatnonzero(dense)
+            return hit, dense[hit]
+        order = np.argsort(rows, kind="stable")
+        rows, values = rows[order], values[order]
+        firsts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
+        return rows[firsts], np.add.reduceat(values, firsts)
+
+    def _mask(self, where: Mapping[str, Any]) -> Array:
+        key = json.dumps(where, sort_keys=True, default=str)
+        if key not in self._masks:
+            if isinstance(self._metadata, Path):
+                self._metadata = json.loads(self._metadata.read_text(encoding="utf-8"))
+            matches = compile_where(where)
+            self._masks[key] = np.fromiter((matches(m) for m in self._metadata), bool, len(self))  # type: ignore[union-attr]
+        return self._masks[key]
+
+    def save(self, folder: Path) -> None:
+        """Write the index to ``folder``, whole or not at all; an index that is there is replaced."""
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        building = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.building-"))
+        try:
+            for name, array in zip(ARRAYS, (self._starts, self._rows, self._impacts)):
+                np.save(building / f"{name}.npy", array, allow_pickle=False)
+            self._terms.save(building, "terms")
+            self._doc_ids.save(building, "doc_ids")
+            metadata = self._metadata
+            if isinstance(metadata, Path):
+                metadata = json.loads(metadata.read_text(encoding="utf-8"))
+            text = json.dumps([dict(m) for m in metadata], ensure_ascii=False)  # type: ignore[union-attr]
+            (building / "metadata.json").write_text(text, encoding="utf-8")
+            described = {
+                "format": FORMAT,
+                "k1": self.k1,
+                "b": self.b,
+                "analyser": self.analyser.config(),
+                "counts": self._counts,
+            }
+            (building / "bm25.json").write_text(json.dumps(described, indent=1), encoding="utf-8")
+            if folder.exists():
+                old = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.old-"))
+                folder.rename(old / "index")
+                building.rename(folder)
+                shutil.rmtree(old)
+            else:
+                building.rename(folder)
+        except BaseException:
+            shutil.rmtree(building, ignore_errors=True)
+            raise
+
+    @classmethod
+    def open(cls, folder: Path) -> BM25:
+        """Open an index that :meth:`save` wrote; the arrays are memory-mapped.
+
+        Raises:
+            StoreError: no index there, or a file is missing or damaged.
+        """
+        try:
+            described = json.loads((folder / "bm25.json").read_text(encoding="utf-8"))
+            if described["format"] != FORMAT:
+                raise StoreError(f"{folder}: BM25 format {described['format']!r}; accepted: {FORMAT}")
+            arrays = {name: _map(folder / f"{name}.npy") for name in ARRAYS}
+            return cls(
+                Analyser.from_config(described["analyser"]),
+                described["k1"],
+                described["b"],
+                PackedStrings.open(folder, "terms"),
+                PackedStrings.open(folder, "doc_ids"),
+                arrays,
+                described["counts"],
+                folder / "metadata.json",
+            )
+        except FileNotFoundError as error:
+            raise StoreError(f"{folder} holds no BM25 index: {error.filename} is missing") from error
+        except (ValueError, KeyError, EOFError) as error:
+            raise StoreError(f"{folder} is damaged: {error}; build the index again") from error
+
+
+def postings(
+    ids: NDArray[np.int64], lengths: NDArray[np.int32], n_terms: int, k1: float, b: float
+) -> dict[str, Array]:
+    """The inverted index of texts given as term numbers.
+
+    Args:
+        ids: term numbers of all texts, one text after the other, from 0 to ``n_terms - 1``.
+        lengths: terms per text.
+
+    Returns:
+        ``starts`` int64 ``(n_terms + 1,)``: the postings of term t are ``starts[t]:starts[t + 1]``;
+        ``rows`` int32: text numbers, ascending within a term; ``impacts`` float32: what the term adds
+        to the score of that text.
+    """
+    n = len(lengths)
+    rows = np.repeat(np.arange(n, dtype=np.int64), lengths)
+    keys = ids * max(n, 1) + rows
+    keys.sort()  # one integer sort groups by term, then by text
+    first = np.flatnonzero(np.concatenate((np.ones(min(1, keys.size), bool), keys[1:] != keys[:-1])))
+    tf = np.diff(np.append(first, keys.size)).astype(np.float64)
+    terms, docs = np.divmod(keys[first], max(n, 1))
+    df = np.bincount(terms, minlength=n_terms)
+    idf = np.log1p((n - df + 0.5) / (df + 0.5))
+    average = float(lengths.mean()) if n and lengths.any() else 1.0
+    norm = k1 * (1 - b + b * lengths.astype(np.float64) / average)
+    impacts = idf[terms] * tf / (tf + norm[docs])
+    starts = np.concatenate(([0], np.cumsum(df))).astype(np.int64)
+    return {"starts": starts, "rows": docs.astype(np.int32), "impacts": impacts.astype(np.float32)}
+
+
+def _map(path: Path) -> Array:
+    # an array without elements cannot be mapped
+    return np.load(path, mmap_mode="r" if path.stat().st_size > 128 else None, allow_pickle=False)  # type: ignore[no-any-return]

@@ -1,0 +1,68 @@
+"""Joining several rankings of the same query into one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rag_core.errors import InvalidArgumentError
+from rag_core.types import Ranking
+
+__all__ = ["rrf"]
+
+
+def rrf(
+    rankings: Sequence[Ranking | Sequence[str]],
+    k: float = 60.0,
+    weights: Sequence[float] | None = None,
+) -> Ranking:
+    """Reciprocal rank fusion: a document's score is the sum over lists of ``weight / (k + rank)``.
+
+    Ranks start at 1; a document that a list does not hold gets nothing from it. Equal sums are ordered
+    by the rule of :class:`~rag_core.types.Ranking` (document id descending), and the terms of a sum are
+    added in order of size, so that neither the order of the lists nor that of the process's hashes
+    changes a bit of the answer. A list given as plain ids may repeat one: its first rank counts.
+
+    Cormack, Clarke and Buettcher, "Reciprocal rank fusion outperforms Condorcet and individual rank
+    learning methods", SIGIR 2009.
+
+    Args:
+        rankings: one per leg, best first.
+        k: damps the lead of the first ranks; from 0.
+        weights: one per leg, finite, none negative, not all 0; a leg of weight 0 adds no document.
+            None gives every leg 1.
+
+    Raises:
+        InvalidArgumentError: bad ``k`` or ``weights``.
+    """
+    if not (math.isfinite(k) and k >= 0):
+        raise InvalidArgumentError(f"rrf: k is {k}; accepted: a finite number from 0")
+    factors = _checked_weights(weights, len(rankings))
+    terms: dict[str, list[float]] = {}
+    for ranking, weight in zip(rankings, factors):
+        if weight == 0:
+            continue
+        ids = ranking.doc_ids if isinstance(ranking, Ranking) else dict.fromkeys(ranking)
+        for rank, doc_id in enumerate(ids, 1):
+            term = weight / (k + rank)
+            if doc_id in terms:
+                terms[doc_id].append(term)
+            else:
+                terms[doc_id] = [term]
+    return Ranking.from_scores(
+        (doc_id, parts[0] if len(parts) == 1 else sum(sorted(parts))) for doc_id, parts in terms.items()
+    )
+
+
+def _checked_weights(weights: Sequence[float] | None, legs: int) -> list[float]:
+    if weights is None:
+        return [1.0] * legs
+    values = [float(weight) for weight in weights]
+    if len(values) != legs:
+        raise InvalidArgumentError(f"rrf: {len(values)} weights for {legs} lists; accepted: one per list")
+    for weight in values:
+        if not math.isfinite(weight) or weight < 0:
+            raise InvalidArgumentError(f"rrf: a weight is {weight}; accepted: finite numbers from 0")
+    if legs and not any(values):
+        raise InvalidArgumentError("rrf: all weights are 0; accepted: at least one above 0")
+    return values
