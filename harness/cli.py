@@ -95,11 +95,10 @@ def show(
     format: Annotated[str, typer.Option(help="table, tsv, json or md.")] = "table",
 ) -> None:
     """Print one row per cell."""
-    from harness.tables import show as rows
-    from harness.tables import terminal_table
-
     from harness.command import terminal_width
     from harness.results import load_result
+    from harness.tables import show as rows
+    from harness.tables import terminal_table
 
     document = load_result(result)
     print(terminal_table(document, terminal_width()) if format == "table" else rows(document, format), end="")
@@ -116,7 +115,6 @@ def diff(
     """Compare two results. Exit 1 when a gate fails, 2 when they are not comparable."""
     from harness.compare import compare, diff_lines
     from harness.gates import Gate, evaluate, exit_code, gate_lines
-
     from harness.results import load_result
 
     gates = [Gate.parse(text) for text in fail_on or ()]

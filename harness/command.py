@@ -11,9 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.datasets import list_datasets, load_dataset
-
 from harness.config import DEFAULT_METRICS, PIPELINES, RunSpec
+from harness.datasets import list_datasets, load_dataset
 from harness.results import CellResult, ResultDocument, load_result
 from harness.runner import Event
 from harness.runner import run as run_spec

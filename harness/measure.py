@@ -12,21 +12,21 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+
+from harness.config import RunSpec
 from harness.datasets import Dataset, load_dataset
+from harness.environment import peak_rss_bytes
 from harness.formats.trec import write_run
 from harness.judging import judge
 from harness.metrics import Metric
-from harness.significance import bootstrap_interval
-from rag_core.analysis import Analyser
-from rag_core.fusion import rrf
-from rag_core.lexical import get_lexical
-
-from harness.config import RunSpec
-from harness.environment import peak_rss_bytes
 from harness.results import CellKey, CellResult, MetricResult, StageTimes, write_atomic
+from harness.significance import bootstrap_interval
 from harness.timing import summary_s, timed
+from rag_core.analysis import Analyser
 from rag_core.errors import RagCoreError
 from rag_core.factory import get_reranker, resolve
+from rag_core.fusion import rrf
+from rag_core.lexical import get_lexical
 from rag_core.protocols import EmbedProvider, Reranker, Vectors
 from rag_core.registry import EMBEDDERS, Spec, load_attribute
 from rag_core.reranking import reorder
