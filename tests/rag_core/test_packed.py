@@ -1,0 +1,26 @@
+"""Strings packed into arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_core.packed import PackedStrings
+
+
+@given(st.sets(st.text(max_size=6), max_size=30), st.text(max_size=6))
+def test_find_agrees_with_a_list(strings: set[str], other: str) -> None:
+    ordered = sorted(strings, key=lambda s: s.encode("utf-8", "surrogatepass"))
+    packed = PackedStrings.pack(ordered)
+    assert [packed[i] for i in range(len(packed))] == ordered
+    for string in {*strings, other}:
+        assert packed.find(string) == (ordered.index(string) if string in strings else -1)
+
+
+def test_saved_and_mapped(tmp_path: Path) -> None:
+    for strings in ([], ["", "a", "ñ", "図書館"]):
+        PackedStrings.pack(strings).save(tmp_path, "x")
+        again = PackedStrings.open(tmp_path, "x")
+        assert [again[i] for i in range(len(again))] == strings
