@@ -1,4 +1,4 @@
-"""Deterministic providers without a model: the baseline's vector leg, and stand-ins for the real ones in tests."""
+"""Deterministic providers without a model: the baseline's vector leg, and stand-ins in tests."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ class FakeEmbedder(BaseEmbedder):
         runtime: empty; a hash has no runtime to record.
     """
 
-    def __init__(self, fingerprint: Fingerprint, max_batch: int = 0, behaviour: Behaviour | None = None) -> None:
+    def __init__(
+        self, fingerprint: Fingerprint, max_batch: int = 0, behaviour: Behaviour | None = None
+    ) -> None:
         super().__init__(fingerprint)
         self.max_batch = max_batch
         self.sent: deque[tuple[str, str]] = deque(maxlen=REMEMBERED)
@@ -106,7 +108,7 @@ class FakeEmbedder(BaseEmbedder):
         for position, text in enumerate(texts):
             if self._behaviour.fail and self._behaviour.fail in text:
                 raise ProviderError(
-                    f"{self.name}: text {position} of {len(texts)} holds {self._behaviour.fail!r} (option fail)"
+                    f"{self.name}: text {position} of {len(texts)} holds {self._behaviour.fail!r}"
                 )
 
     def _hash(self, text: str, role: Role) -> Vectors:
@@ -170,7 +172,7 @@ def load(
         fail=fail,
         fail_role=choice(spec.name, "fail_role", fail_role, ("", *get_args(Role))),
     )
-    sibling = SIBLINGS[spec.name]
+    sibling = SIBLINGS.get(spec.name, Sibling())
     time.sleep(load_delay_s)
     fingerprint = Fingerprint(
         provider=spec.name,
