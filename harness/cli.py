@@ -42,6 +42,11 @@ def main() -> None:
 def run(
     provider: Annotated[Many, typer.Option(help="Spec string, for example e5-small@cpu; repeatable.")] = None,
     data: Annotated[str, typer.Option(help="Name or folder of a data set.")] = "",
+    corpus: Annotated[
+        Path | None, typer.Option(help="Table of documents, with --queries and --qrels.")
+    ] = None,
+    queries: Annotated[Path | None, typer.Option(help="Table of queries.")] = None,
+    qrels: Annotated[Path | None, typer.Option(help="Table of judgements.")] = None,
     reranker: Annotated[Many, typer.Option(help="Spec string; repeatable.")] = None,
     store: Annotated[Many, typer.Option(help="Store name; repeatable.")] = None,
     pipeline: Annotated[Many, typer.Option(help="vector, bm25, hybrid, hybrid+rerank; repeatable.")] = None,
@@ -66,6 +71,10 @@ def run(
     """Measure providers on a data set. With no options: every local provider on the golden set."""
     from harness.command import RunOptions, run_command
 
+    if corpus or queries or qrels:
+        from harness.command import files_as_data
+
+        data = files_as_data(data, corpus, queries, qrels)
     options = RunOptions(
         providers=tuple(provider or ()), rerankers=tuple(reranker or ()), stores=tuple(store or ("flat",)),
         pipelines=tuple(pipeline or ()), metrics=tuple(metric or ()), data=data, out=out, fresh=fresh,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.config import DEFAULT_METRICS, PIPELINES, RunSpec
-from harness.datasets import list_datasets, load_dataset
+from harness.datasets import list_datasets, load_dataset, table_paths
 from harness.results import CellResult, ResultDocument, load_result
 from harness.runner import Event
 from harness.runner import run as run_spec
@@ -90,6 +90,17 @@ def _weights(text: str) -> tuple[float, float] | None:
     return vector, bm25
 
 
+def files_as_data(data: str, corpus: Path | None, queries: Path | None, qrels: Path | None) -> str:
+    """Three files as the data set of a run.
+
+    Raises:
+        InvalidArgumentError: one is missing, or a data set is named as well.
+    """
+    if data or not (corpus and queries and qrels):
+        raise InvalidArgumentError("--corpus, --queries and --qrels go together, without --data")
+    return table_paths(corpus, queries, qrels)
+
+
 def default_data() -> str:
     """The golden set where it is at hand, else the small set inside the package."""
     names = [info.name for info in list_datasets()]
@@ -112,7 +123,7 @@ def run_command(options: RunOptions, say: Print) -> int:
     spec = options.spec()
     out = options.out or _default_folder(spec)
     reporter: LogReporter | LiveReporter = LiveReporter() if is_interactive() else LogReporter(say)
-    say(f"{spec.data}: {len(spec.providers)} providers into {out}")
+    say(f"{_data_name(spec.data)}: {len(spec.providers)} providers into {out}")
     status = 0
     try:
         with reporter:
@@ -146,12 +157,18 @@ def wrapped(text: str) -> str:
 def _default_folder(spec: RunSpec) -> Path:
     """``reports/<date>-<name>``; with a number where that folder holds a result of other settings."""
     day = datetime.now(UTC).date().isoformat()
-    stem = Path("reports") / f"{day}-{Path(spec.data).name}"
+    stem = Path("reports") / f"{day}-{_data_name(spec.data)}"
     folder, number = stem, 1
     while (folder / "result.json").exists() and load_result(folder).spec_digest != spec.digest:
         number += 1
         folder = stem.with_name(f"{stem.name}-{number}")
     return folder
+
+
+def _data_name(data: str) -> str:
+    """The short name of a data set given by name, folder or files."""
+    first = Path(data.split(os.pathsep)[0])
+    return (first.resolve().parent if os.pathsep in data else first).name
 
 
 def is_interactive() -> bool:

@@ -22,7 +22,7 @@ class RunSpec:
     """Settings of a run.
 
     Attributes:
-        data: name or path of the data set.
+        data: name or path of the data set, or three files as `harness.datasets.table_paths` joins them.
         providers: spec strings, the baseline's `fake` first when it takes part.
         rerankers: spec strings; each gives one `hybrid+rerank` cell per provider.
         stores: store names.

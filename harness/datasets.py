@@ -119,7 +119,9 @@ class Dataset:
 
 
 def _digest(records: Iterable[list[Any]]) -> str:
-    lines = (json.dumps(record, sort_keys=True, ensure_ascii=True).replace("\\r\\n", "\\n") for record in records)
+    lines = (
+        json.dumps(record, sort_keys=True, ensure_ascii=True).replace("\\r\\n", "\\n") for record in records
+    )
     whole = hashlib.sha256()
     for line in sorted(lines):
         whole.update(line.encode() + b"\n")
@@ -184,7 +186,7 @@ def load_dataset(name_or_path: str | Path) -> Dataset:
     """
     text = str(name_or_path)
     files = text.split(os.pathsep)
-    if len(files) == 3:
+    if len(files) == 3 and not Path(text).exists():
         return load_tables(*files)
     shipped = _shipped()
     path = shipped.get(text) or Path(text).expanduser()

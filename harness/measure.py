@@ -20,7 +20,7 @@ from harness.formats.trec import write_run
 from harness.judging import judge
 from harness.metrics import Metric
 from harness.results import CellKey, CellResult, MetricResult, StageTimes, write_atomic
-from harness.significance import bootstrap_interval
+from harness.significance import mean_interval
 from harness.timing import summary_s, timed
 from rag_core.analysis import Analyser
 from rag_core.errors import RagCoreError
@@ -62,7 +62,6 @@ class Job:
         self.spec = RunSpec.from_dict(job["spec"])
         self.dataset: Dataset = load_dataset(job["data"])
         self.queries: tuple[Query, ...] = self.dataset.queries
-        self.relevance = self.dataset.relevance
         self.metrics = [Metric.parse(name) for name in self.spec.metrics]
         self.depth = max(self.spec.k, self.spec.candidate_pool)
         self.rounds = max(self.spec.repeats, math.ceil(self.spec.min_samples / max(1, len(self.queries))))
@@ -109,13 +108,14 @@ class Job:
     ) -> CellResult:
         """Judge one run, derive its latencies and write its run file."""
         run = Run(key.cell_id, {q: r.top(self.spec.k) if len(r) else r for q, r in rankings.items()}, failed)
-        judged = judge(run, self.relevance, self.metrics)
+        judged = judge(run, self.dataset, self.metrics)
         metrics = {}
         for metric in self.metrics:
             values = judged.values[str(metric)]
-            low, high = bootstrap_interval(values, seed=self.spec.seed) if len(values) else (None, None)
-            mean = float(np.mean(values)) if len(values) else None
-            metrics[str(metric)] = MetricResult(mean, low, high, [float(v) for v in values])
+            low = high = None
+            if len(values):
+                low, high = mean_interval(values, binary=metric.binary, seed=self.spec.seed)
+            metrics[str(metric)] = MetricResult(judged.means[str(metric)], low, high, values.tolist())
         totals = np.sum([stage.samples_s for stage in stages.values()], axis=0).ravel()
         measured = [float(s) for s in totals if np.isfinite(s)]
         speed = {**base.speed, **summary_s(measured), "peak_rss_bytes": peak_rss_bytes()}
@@ -123,17 +123,17 @@ class Job:
             **base.counts,
             **judged.counts,
             "n_duplicates": sum(ranking.duplicates for ranking in rankings.values()),
-            "n_no_hits": sum(not len(ranking) for ranking in rankings.values()),
         }
         write_run(run, self.runs / f"{file_name(key)}.run", key.cell_id)
-        all_failed = bool(failed) and not rankings
         return replace(
             base,
             key=key,
-            status="failed" if all_failed else "ok",
-            reason=f"all queries failed; the first: {next(iter(failed.values()))}" if all_failed else None,
+            status="failed" if judged.all_failed else "ok",
+            reason=f"all queries failed; the first: {next(iter(failed.values()))}"
+            if judged.all_failed
+            else None,
             counts=counts,
-            metrics={} if all_failed else metrics,
+            metrics={} if judged.all_failed else metrics,
             speed=speed,
             stages={
                 name: StageTimes([float(s) for s in np.ravel(stage.samples_s)], stage.warmup_s)
@@ -148,7 +148,8 @@ def measure_lexical(job: Mapping[str, Any], emit: Emit) -> None:
     """The BM25 leg: index, search every query, keep the lists for the hybrid cells, judge its own cell."""
     this = Job(job)
     spec, dataset = this.spec, this.dataset
-    analyser = Analyser.raw() if spec.analyser == "raw" else Analyser.for_languages(tuple(dataset.languages))
+    languages = (*dataset.languages, *dataset.query_languages)
+    analyser = Analyser.raw() if spec.analyser == "raw" else Analyser.for_languages(languages)
     engine, build_s = timed(
         lambda: get_lexical(spec.lexical, dataset.documents, analyser, k1=spec.k1, b=spec.b)
     )

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness.datasets import Dataset, load_dataset
-
 from harness.config import BASELINE, RunSpec
+from harness.datasets import Dataset, load_dataset
 from harness.environment import environment, worker_environment
 from harness.measure import file_name
+from harness.metrics import evaluated_queries
 from harness.results import CellKey, CellResult, ResultDocument, load_result
 from rag_core import __version__
 from rag_core.errors import ProviderUnavailableError, RagCoreError
@@ -77,7 +77,7 @@ def run(
     """
     load_plugins()
     dataset = load_dataset(spec.data)
-    jobs, skipped = plan(spec)
+    jobs, skipped = plan(replace(spec, data=dataset.name))
     document = _document(spec, dataset)
     file = out / "result.json"
     kept = [] if fresh or not file.exists() else _keep(load_result(file), document, file)
@@ -156,9 +156,7 @@ def _identity(key: CellKey) -> CellKey:
 
 
 def _document(spec: RunSpec, dataset: Dataset) -> ResultDocument:
-    judged = sorted(q for q, grades in dataset.relevance.items() if any(g >= 1 for g in grades.values()))
-    known = {query.query_id for query in dataset.queries}
-    empty = sum(document.is_empty for document in dataset.documents)
+    judged = evaluated_queries(dataset.relevance)
     tags = {
         query.query_id: {k: v for k, v in query.metadata.items() if isinstance(v, (str, int, bool))}
         for query in dataset.queries
@@ -167,21 +165,21 @@ def _document(spec: RunSpec, dataset: Dataset) -> ResultDocument:
         name=dataset.name,
         status="running",
         created=_now(),
-        spec=spec.as_dict(),
+        spec={**spec.as_dict(), "data": dataset.name},
         spec_digest=spec.digest,
         dataset={
             "name": dataset.name,
             "hash": dict(dataset.hashes),
-            "languages": list(dataset.languages),
+            "languages": list(dict.fromkeys((*dataset.languages, *dataset.query_languages))),
             "licence": dataset.licence,
-            "query_ids": [query_id for query_id in judged if query_id in known],
+            "query_ids": list(judged),
             "query_tags": tags,
             "headline": list(dataset.headline),
             "n_documents": len(dataset.documents),
-            "n_documents_empty": empty,
+            "n_documents_empty": len(dataset.empty_documents),
             "n_queries": len(dataset.queries),
             "n_judgements": len(dataset.qrels),
-            "n_without_relevant": len(known - set(judged)),
+            "n_without_relevant": len(dataset.queries) - len(judged),
             "notes": list(dataset.notes),
         },
         environment=environment(spec.threads),

@@ -59,7 +59,10 @@ def read_description(folder: Path) -> Description:
 
 
 def _description(file: Path, values: Mapping[str, Any]) -> Description:
-    languages, query_languages = _strings(file, values, "languages"), _strings(file, values, "query_languages")
+    languages, query_languages = (
+        _strings(file, values, "languages"),
+        _strings(file, values, "query_languages"),
+    )
     language = _string(file, values, "language")
     if language and not languages:
         # "es->en": queries in Spanish, documents in English
@@ -67,7 +70,9 @@ def _description(file: Path, values: Mapping[str, Any]) -> Description:
         languages, query_languages = (found.strip(),), (asked.strip(),) if asked else ()
     hashes = values.get("hashes", {})
     if not isinstance(hashes, dict):
-        raise DataError(file, None, f"hashes is {shown(hashes)}; accepted: corpus, queries and qrels with a digest")
+        raise DataError(
+            file, None, f"hashes is {shown(hashes)}; accepted: corpus, queries and qrels with a digest"
+        )
     return Description(
         name=_string(file, values, "name"),
         description=_string(file, values, "description") or _string(file, values, "kind"),

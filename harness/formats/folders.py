@@ -65,7 +65,11 @@ def judgements_file(folder: Path, split: str, notes: list[str]) -> Path:
 
 
 def read_parts(
-    corpus: Path, queries: Path, qrels: Path, description: Description | None = None, notes: list[str] | None = None
+    corpus: Path,
+    queries: Path,
+    qrels: Path,
+    description: Description | None = None,
+    notes: list[str] | None = None,
 ) -> Parts:
     """Read three files. Errors as in the readers of each."""
     notes = [] if notes is None else notes

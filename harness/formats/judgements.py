@@ -13,13 +13,23 @@ __all__ = ["collect", "read_judgements"]
 
 QUERY_NAMES = ("query-id", "query_id", "queryid", "qid", "query", "topic", "consulta", "pregunta", "pergunta")
 DOCUMENT_NAMES = (
-    "corpus-id", "corpus_id", "corpusid", "doc-id", "doc_id", "docid", "docno", "doc", "document", "document_id",
-    "documento", "passage_id", "pid",
+    "corpus-id", "corpus_id", "corpusid", "doc-id", "doc_id", "docid", "docno", "doc", "document",
+    "document_id", "documento", "passage_id", "pid",
 )  # fmt: skip
-GRADE_NAMES = ("score", "relevance", "rel", "grade", "label", "judgement", "judgment", "relevancia", "relevância")
+GRADE_NAMES = (
+    "score",
+    "relevance",
+    "rel",
+    "grade",
+    "label",
+    "judgement",
+    "judgment",
+    "relevancia",
+    "relevância",
+)
 
 ACCEPTED = (
-    "accepted: query, document, grade by tabs, commas or blanks, or TREC's query, iteration, document, grade; "
+    "accepted: query, document, grade by tabs, commas or blanks, or TREC's four (query, iteration, document, grade); "
     "a header names them, for example query-id, corpus-id, score"
 )
 _GRADE = re.compile(r"[+-]?\d+(\.0*)?")
@@ -55,7 +65,9 @@ def collect(path: Path, judged: Iterable[tuple[int, str, str, str]], notes: list
     repeated = 0
     for line, query_id, doc_id, text in judged:
         if not query_id.strip() or not doc_id.strip():
-            raise DataError(path, line, f"query id {query_id!r}, document id {doc_id!r}: one is blank; {ACCEPTED}")
+            raise DataError(
+                path, line, f"query id {query_id!r}, document id {doc_id!r}: one is blank; {ACCEPTED}"
+            )
         if not _GRADE.fullmatch(text.strip()):
             raise DataError(path, line, f"grade {shown(text)} is not a whole number; {ACCEPTED}")
         grade = int(text.strip().partition(".")[0])
@@ -66,8 +78,8 @@ def collect(path: Path, judged: Iterable[tuple[int, str, str, str]], notes: list
             raise DataError(
                 path,
                 line,
-                f"query {shown(query_id)} and document {shown(doc_id)} have grade {grade} here and {known[0]} on "
-                f"line {known[1]}; accepted: one grade for a pair",
+                f"query {shown(query_id)} and document {shown(doc_id)} have grade {grade} here and {known[0]} "
+                f"on line {known[1]}; accepted: one grade for a pair",
             )
         repeated += 1
     if repeated:
@@ -92,7 +104,11 @@ def _rows(path: Path) -> tuple[list[Row], int]:
         for width in (3, 4):
             fitting = sum(len(fields) == width for _, fields in rows)
             # "q 0<TAB>d<TAB>1" is three columns by tabs and TREC's four by blanks: the 0 decides
-            trec = split is _blank_rows and width == 4 and all(f[1] in ("0", "Q0") for _, f in rows if len(f) == 4)
+            trec = (
+                split is _blank_rows
+                and width == 4
+                and all(f[1] in ("0", "Q0") for _, f in rows if len(f) == 4)
+            )
             if best is None or fitting > best[0] or (trec and fitting == best[0] and fitting):
                 best = fitting, rows, width
     assert best is not None  # there is always a split

@@ -72,7 +72,8 @@ def read_lines(path: Path) -> list[str]:
         raise DataError(
             path,
             raw.count(b"\n", 0, error.start) + 1,
-            f"byte {error.start - start + 1} of the line (0x{raw[error.start]:02x}) is not UTF-8; accepted: UTF-8",
+            f"byte {error.start - start + 1} of the line (0x{raw[error.start]:02x}) is not UTF-8; "
+            "accepted: UTF-8",
         ) from error
     lines = [line.removeprefix(_BOM).removesuffix("\r") for line in text.split("\n")]
     if lines[-1] == "":
@@ -93,12 +94,16 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             value = json.loads(line, parse_constant=_no_constant)
         except json.JSONDecodeError as error:
             raise DataError(
-                path, number, f"column {error.colno}: not JSON: {error.msg}; accepted: one JSON object per line"
+                path,
+                number,
+                f"column {error.colno}: not JSON: {error.msg}; accepted: one JSON object per line",
             ) from error
         except ValueError as error:
             raise DataError(path, number, f"not JSON: {error}") from error
         if not isinstance(value, dict):
-            raise DataError(path, number, f"{shown(value)} is not an object; accepted: one JSON object per line")
+            raise DataError(
+                path, number, f"{shown(value)} is not an object; accepted: one JSON object per line"
+            )
         yield number, value
 
 
@@ -135,7 +140,9 @@ def csv_rows(path: Path) -> list[Row]:
             start = reader.line_num + 1
     except csv.Error as error:
         raise DataError(
-            path, start, f"this record is not CSV: {error}; accepted: RFC 4180, where a quote inside is doubled"
+            path,
+            start,
+            f"this record is not CSV: {error}; accepted: RFC 4180, where a quote inside is doubled",
         ) from error
     return rows
 

@@ -53,7 +53,9 @@ def _records(path: Path, notes: list[str]) -> Iterator[_Record]:
         if not identifier.strip():
             raise DataError(path, line, "the id is blank; accepted: a string that is not")
         if without_surrogates(identifier)[1]:
-            raise DataError(path, line, f"the id {shown(identifier)} holds half a character (an unpaired surrogate)")
+            raise DataError(
+                path, line, f"the id {shown(identifier)} holds half a character (an unpaired surrogate)"
+            )
         title, title_repaired = without_surrogates(title)
         text, text_repaired = without_surrogates(text)
         repaired += title_repaired or text_repaired
@@ -69,7 +71,9 @@ def _unique(path: Path, what: str, records: Iterator[_Record]) -> Iterator[_Reco
         first = lines.setdefault(identifier, line)
         if first != line:
             raise DataError(
-                path, line, f"{what} id {shown(identifier)} stands already on line {first}; accepted: each id once"
+                path,
+                line,
+                f"{what} id {shown(identifier)} stands already on line {first}; accepted: each id once",
             )
         yield record
 
@@ -124,18 +128,23 @@ def _from_table(path: Path) -> Iterator[_Record]:
             raise DataError(
                 path,
                 first_line,
-                f"{len(first)} columns and no header; accepted: id, text or id, title, text, or a first row that "
-                f"names the columns (id: {', '.join(ID_NAMES[:4])} …; text: {', '.join(TEXT_NAMES[:4])} …)",
+                f"{len(first)} columns and no header; accepted: id, text or id, title, text, or a first row "
+                f"that names the columns (id: {', '.join(ID_NAMES[:4])} …; text: {', '.join(TEXT_NAMES[:4])} …)",
             )
     else:
         rows = rows[1:]
     for line, fields in rows:
         if len(fields) != len(columns):
             raise DataError(
-                path, line, f"{len(fields)} columns in {shown(fields)}; accepted: {len(columns)}, as on line {first_line}"
+                path,
+                line,
+                f"{len(fields)} columns in {shown(fields)}; "
+                f"accepted: {len(columns)}, as on line {first_line}",
             )
         values: Mapping[str, str] = dict(zip(columns, fields))
-        more = {name: value for name, value in values.items() if name not in ("_id", "title", "text") and value}
+        more = {
+            name: value for name, value in values.items() if name not in ("_id", "title", "text") and value
+        }
         yield line, values["_id"], values.get("title", ""), values.get("text", ""), more
 
 

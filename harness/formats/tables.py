@@ -19,5 +19,6 @@ def matches(path: Path) -> bool:
 def load(path: Path) -> Parts:
     """Read the folder."""
     corpus, queries = find(path, "corpus", SUFFIXES), find(path, "queries", SUFFIXES)
-    assert corpus is not None and queries is not None  # see matches
+    assert corpus is not None  # see matches
+    assert queries is not None
     return read_folder(path, corpus, queries)

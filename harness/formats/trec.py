@@ -40,7 +40,8 @@ def read_run(path: Path) -> Run:
     scores: dict[str, dict[str, float]] = {}
     lines: dict[tuple[str, str], int] = {}
     name = path.stem
-    for number, (query_id, _, doc_id, _, text, name, *_) in _rows(path, 6, "query Q0 document rank score tag"):
+    for number, fields in _rows(path, 6, "query Q0 document rank score tag"):
+        query_id, _, doc_id, _, text, name = fields[:6]
         try:
             score = float(text)
         except ValueError:
