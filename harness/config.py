@@ -14,6 +14,8 @@ __all__ = ["BASELINE", "PIPELINES", "RunSpec"]
 PIPELINES = ("vector", "bm25", "hybrid", "hybrid+rerank")
 #: The baseline of every comparison: a vector leg that knows nothing, fused with BM25.
 BASELINE = ("fake", "hybrid")
+#: Settings that say which cells take part and change the figures of none.
+FREE_SETTINGS = ("data", "providers", "rerankers", "stores", "pipelines", "baseline_only")
 DEFAULT_METRICS = ("ndcg@10", "precision@5", "recall@10", "mrr@10", "map@100", "success@5")
 
 
@@ -93,9 +95,5 @@ class RunSpec:
         Which providers, rerankers, stores and pipelines take part is left out, so that a rerun may
         add or drop some and keep the finished cells.
         """
-        chosen = {
-            k: v
-            for k, v in self.as_dict().items()
-            if k not in ("data", "providers", "rerankers", "stores", "pipelines", "baseline_only")
-        }
+        chosen = {name: value for name, value in self.as_dict().items() if name not in FREE_SETTINGS}
         return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:16]

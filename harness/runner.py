@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness.config import BASELINE, RunSpec
+from harness.config import BASELINE, FREE_SETTINGS, RunSpec
 from harness.datasets import Dataset, load_dataset
 from harness.environment import environment, worker_environment
 from harness.measure import file_name
@@ -214,7 +214,7 @@ def _keep(old: ResultDocument, new: ResultDocument, file: Path) -> list[CellResu
         changed = [
             f"{name}: {old.spec.get(name)!r} / {value!r}"
             for name, value in new.spec.items()
-            if what == "settings" and old.spec.get(name) != value
+            if what == "settings" and name not in FREE_SETTINGS and old.spec.get(name) != value
         ]
         detail = "; ".join(changed) or f"{a} / {b}"
         raise ResultConflictError(
