@@ -29,15 +29,17 @@ tu tú tus tuya tuyo un una unas uno unos usted ustedes vosotros vuestra vuestro
 """
 
 _PT = """
-a à ao aos aquela aquelas aquele aqueles aquilo as às até cada com como contra da das de dela delas
-dele deles depois desde do dos durante e é ela elas ele eles em entre era eram és essa essas esse
-esses esta está estamos estão estar estas estava estavam este esteja estes estive estou eu foi fomos
-for foram fosse fui há haja isso isto já lá lhe lhes lo mais mas me mesmo meu meus mim minha minhas
-muito na nas nem no nos nós nossa nossas nosso nossos num numa o onde os ou para pela pelas pelo
-pelos per perante pode podem por porque pois porquê qual quais qualquer quando quanto quantos quanta
-quantas que quê quem são se seja sejam sem sempre sendo ser será seu seus si sido só sob sobre somos
-sou sua suas também tão te tem têm temos tenha tenho ter teu teus ti tinha tinham toda todas todo
-todos tu tua tuas um uma umas uns você vocês vos vosso vossa
+a ainda algum alguma algumas alguns ali além antes ao aos após aquela aquelas aquele aqueles aqui
+aquilo as assim até bem cada com comigo como connosco consigo contra cuja cujo da das de dela delas
+dele deles depois desde do dos dum duma durante e ela elas ele eles em entre então era eram essa
+essas esse esses esta estamos estar estas estava estavam este esteja estes estive estou está estão
+eu foi fomos for foram fosse fui haja há isso isto já lhe lhes lo lá mais mas me mesmo meu meus mim
+minha minhas muito na nas nem nenhum nenhuma no nos nossa nossas nosso nossos num numa não nós o
+onde os ou outra outras outro outros para pela pelas pelo pelos per perante pode podem pois por
+porque porquê quais qual qualquer quando quanta quantas quanto quantos que quem quê se seja sejam
+sem sempre sendo ser será seu seus si sido sim sob sobre somos sou sua suas são só tais tal também
+tanta tanto te tem temos tenha tenho ter teu teus ti tinha tinham toda todas todo todos tu tua tuas
+tão têm um uma umas uns você vocês vos vossa vosso à às é és
 """
 
 #: ISO 639-1 code -> words, composed (NFC) and lower-case

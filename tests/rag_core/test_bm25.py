@@ -1,0 +1,222 @@
+"""BM25: values, edges, files."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rag_core.analysis import Analyser
+from rag_core.bm25 import BM25
+from rag_core.errors import InvalidArgumentError, StoreError
+from rag_core.types import Document, Query
+
+RAW = Analyser.raw()
+
+
+def corpus(*texts: str) -> list[Document]:
+    return [Document(f"d{i}", text) for i, text in enumerate(texts, 1)]
+
+
+def test_the_formula_by_hand() -> None:
+    index = BM25.build(corpus("a b b", "a c", "c c c c"), RAW, k1=1.2, b=0.75)
+    average = 3.0
+    idf = math.log(1 + (3 - 1 + 0.5) / (1 + 0.5))
+    expected = idf * 2 / (2 + 1.2 * (1 - 0.75 + 0.75 * 3 / average))
+    ranking = index.top("b", 5)
+    assert ranking.doc_ids == ("d1",)
+    assert ranking.scores[0] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("texts", "query", "first"),
+    [
+        (["hello there", "quite windy london"], "windy london", "d2"),
+        (["windy london"], "windy", "d1"),
+        (["cat a", "cat b", "cat c", "dog"], "cat", "d3"),
+    ],
+)
+def test_matches_score_above_zero_in_small_corpora(texts: list[str], query: str, first: str) -> None:
+    """O22."""
+    ranking = BM25.build(corpus(*texts), RAW).top(query, 10)
+    assert ranking.doc_ids[0] == first
+    assert min(ranking.scores) > 0
+
+
+def test_idf_of_one_in_two_is_the_usual_value() -> None:
+    """O22: ln 2 for N = 2, n = 1."""
+    index = BM25.build(corpus("x y", "z w"), RAW, k1=0, b=0)
+    assert index.top("x", 1).scores[0] == pytest.approx(math.log(2), rel=1e-6)
+
+
+@pytest.mark.parametrize(("k", "found"), [(10, 3), (3, 3), (1, 1)])
+def test_k_past_the_corpus(k: int, found: int) -> None:
+    """O23."""
+    assert len(BM25.build(corpus("a", "a b", "a c"), RAW).top("a", k)) == found
+
+
+@pytest.mark.parametrize("k", [0, -1])
+def test_k_below_one(k: int) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"k is {k}"):
+        BM25.build(corpus("a"), RAW).top("a", k)
+
+
+def test_chinese_finds_the_library_alone() -> None:
+    """O24."""
+    index = BM25.build(corpus("北京是首都", "上海靠近大海", "猫喜欢吃鱼", "他在图书馆看书"))
+    ranking = index.top("图书馆", 10)
+    assert ranking.doc_ids == ("d4",)
+    assert ranking.scores[0] > 0
+    assert index.top("猫", 10).doc_ids == ("d3",)
+    mixed = BM25.build(corpus("GPU 显存不足", "CPU 温度过高"))
+    assert mixed.top("gpu", 10).doc_ids == ("d1",)
+    japanese = BM25.build(corpus("図書館で本を借りる", "駅前の喫茶店"))
+    assert japanese.top("図書館", 10).doc_ids == ("d1",)
+
+
+def test_documents_without_a_shared_word_are_never_hits() -> None:
+    index = BM25.build(corpus("a b", "c d"), RAW)
+    assert index.top("zebra", 10).doc_ids == ()
+    assert index.top("", 10).doc_ids == ()
+    assert index.top("a", 10).doc_ids == ("d1",)
+
+
+def test_empty_corpus_and_empty_documents() -> None:
+    """O07."""
+    assert BM25.build([], RAW).top("a", 5).doc_ids == ()
+    index = BM25.build([Document("d1", "x"), Document("d2", ""), Document("d3", "", "only a title")], RAW)
+    assert (len(index), index.n_empty) == (2, 1)
+    assert index.top("title", 5).doc_ids == ("d3",)
+
+
+def test_equal_scores_follow_the_tie_rule_at_the_cut() -> None:
+    index = BM25.build([Document(f"d{i:03}", "same words") for i in range(100)], RAW)
+    assert index.top("words", 3).doc_ids == ("d099", "d098", "d097")
+    assert index.top("same words", 2).doc_ids == ("d099", "d098")
+
+
+def test_word_order_of_the_query_does_not_change_a_bit() -> None:
+    index = BM25.build(corpus("a b c d", "a a c", "b d d", "c"), RAW)
+    assert index.top("a b c d", 9) == index.top("d c b a", 9)
+
+
+WORDS = st.lists(st.sampled_from("abcdefgh"), max_size=8).map(" ".join)
+
+
+@given(st.lists(WORDS, min_size=1, max_size=12), WORDS, st.integers(1, 15))
+@settings(max_examples=150, deadline=None)
+def test_both_ways_of_adding_up_agree_with_the_formula(texts: list[str], query: str, k: int) -> None:
+    documents = corpus(*texts)
+    index = BM25.build(documents, RAW)
+    filled = [d for d in documents if not d.is_empty]
+    lengths = [len(d.text.split()) for d in filled]
+    scores = {}
+    for document, length in zip(filled, lengths):
+        words = document.text.split()
+        score = 0.0
+        for term in query.split():
+            n = sum(term in d.text.split() for d in filled)
+            tf = words.count(term)
+            norm = 1.2 * (0.25 + 0.75 * length / (sum(lengths) / len(filled)))
+            score += math.log(1 + (len(filled) - n + 0.5) / (n + 0.5)) * tf / (tf + norm)
+        if score > 0:
+            scores[document.doc_id] = score
+    ranking = index.top(query, k)
+    assert len(ranking) == min(k, len(scores))
+    for hit in ranking:
+        assert hit.score == pytest.approx(scores[hit.doc_id], rel=1e-5)
+    if len(ranking):
+        assert ranking.scores[0] == pytest.approx(max(scores.values()), rel=1e-5)
+
+
+def test_sparse_and_dense_adding_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    texts = [" ".join(rng.choice(list("abcdefghijklmnop"), 6)) for _ in range(200)]
+    index = BM25.build(corpus(*texts), RAW)
+    monkeypatch.setattr("rag_core.bm25.DENSE_SHARE", 0.0)
+    dense = index.top("a b c", 50)
+    monkeypatch.setattr("rag_core.bm25.DENSE_SHARE", 1e9)
+    sparse = index.top("a b c", 50)
+    assert dense.doc_ids == sparse.doc_ids
+    assert dense.scores == pytest.approx(sparse.scores, rel=1e-12)
+
+
+def test_filters() -> None:
+    documents = [Document("a", "x y", metadata={"n": 1}), Document("b", "x", metadata={"n": 2})]
+    index = BM25.build(documents, RAW)
+    assert index.search([Query("q", "x")], 5, {"n": 1}).rankings["q"].doc_ids == ("a",)
+    assert index.search([Query("q", "x")], 5, {"n": 7}).rankings["q"].doc_ids == ()
+
+
+def test_the_language_of_document_and_query_is_theirs() -> None:
+    documents = [
+        Document("es", "Los impuestos", metadata={"lang": "es"}),
+        Document("en", "The taxes", metadata={"lang": "en"}),
+    ]
+    index = BM25.build(documents)
+    run = index.search([Query("q", "impuesto", {"lang": "es"}), Query("p", "tax", {"lang": "en"})], 5)
+    assert run.rankings["q"].doc_ids == ("es",)
+    assert run.rankings["p"].doc_ids == ("en",)
+
+
+def test_saved_opened_and_replaced(tmp_path: Path) -> None:
+    documents = [
+        Document("a", "one two", metadata={"n": 1}),
+        Document("b", "two three", metadata={"n": 2}),
+        Document("e", ""),
+    ]
+    index = BM25.build(documents, Analyser.for_languages(("en",)), k1=0.9, b=0.4)
+    folder = tmp_path / "deep" / "bm25"
+    index.save(folder)
+    again = BM25.open(folder)
+    assert isinstance(again._rows, np.memmap)
+    assert again.describe() == index.describe()
+    assert again.top("two", 5) == index.top("two", 5)
+    assert again.search([Query("q", "two")], 5, {"n": 2}).rankings["q"].doc_ids == ("b",)
+    BM25.open(folder).save(folder)  # replaced by itself
+    assert BM25.open(folder).top("two", 5) == index.top("two", 5)
+    BM25.build([], RAW).save(folder)
+    assert len(BM25.open(folder)) == 0
+    assert [p.name for p in folder.parent.iterdir()] == ["bm25"]
+
+
+def test_a_failed_save_leaves_the_old_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "bm25"
+    BM25.build(corpus("a"), RAW).save(folder)
+    monkeypatch.setattr(
+        np, "save", lambda *a, **k: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
+    with pytest.raises(OSError, match="No space"):
+        BM25.build(corpus("b"), RAW).save(folder)
+    assert BM25.open(folder).top("a", 1).doc_ids == ("d1",)
+    assert [p.name for p in tmp_path.iterdir()] == ["bm25"]
+
+
+def test_damage_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="holds no BM25 index"):
+        BM25.open(tmp_path)
+    folder = tmp_path / "bm25"
+    BM25.build(corpus("a"), RAW).save(folder)
+    (folder / "rows.npy").write_bytes(b"")
+    with pytest.raises(StoreError, match="is damaged"):
+        BM25.open(folder)
+    described = json.loads((folder / "bm25.json").read_text())
+    (folder / "bm25.json").write_text(json.dumps(described | {"format": 7}))
+    with pytest.raises(StoreError, match="format 7"):
+        BM25.open(folder)
+
+
+@pytest.mark.parametrize(("k1", "b"), [(-1, 0.5), (1, 1.5), (math.nan, 0.5)])
+def test_bad_constants(k1: float, b: float) -> None:
+    with pytest.raises(InvalidArgumentError, match="accepted: k1 from 0"):
+        BM25.build([], RAW, k1=k1, b=b)
+
+
+def test_ids_must_be_distinct() -> None:
+    with pytest.raises(InvalidArgumentError, match="'d' stands twice"):
+        BM25.build([Document("d", "x"), Document("d", "y")], RAW)

@@ -1,0 +1,54 @@
+"""The other BM25 engines behind the same seam."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from rag_core.analysis import Analyser
+from rag_core.errors import InvalidArgumentError, MissingExtraError, UnknownNameError
+from rag_core.lexical import ENGINES, get_lexical
+from rag_core.protocols import Retriever
+from rag_core.types import Document, Query
+
+DOCUMENTS = [
+    Document("a", "hello there friend", metadata={"n": 1}),
+    Document("b", "quite windy london", metadata={"n": 2}),
+    Document("c", "london bridge", metadata={"n": 1}),
+    Document("e", ""),
+]
+QUERIES = [Query("q", "windy london"), Query("none", "zebra"), Query("blank", " ")]
+
+
+@pytest.mark.parametrize("name", sorted(ENGINES))
+def test_every_engine_answers_alike(name: str) -> None:
+    engine = get_lexical(name, DOCUMENTS, Analyser.raw())
+    assert isinstance(engine, Retriever)
+    run = engine.search(QUERIES, 10)
+    assert run.rankings["q"].doc_ids == ("b", "c")
+    assert run.rankings["none"].doc_ids == run.rankings["blank"].doc_ids == ()
+    assert engine.search(QUERIES[:1], 10, {"n": 1}).rankings["q"].doc_ids == ("c",)
+    described = engine.describe()
+    assert described["engine"] == name
+    assert (described["n_documents"], described["n_empty"], described["n_terms"]) == (3, 1, 7)
+
+
+@pytest.mark.parametrize("name", sorted(ENGINES))
+def test_edges_are_the_same(name: str) -> None:
+    """O23: an empty corpus, and k below 1."""
+    assert get_lexical(name, []).search(QUERIES, 3).rankings["q"].doc_ids == ()
+    with pytest.raises(InvalidArgumentError, match="k is 0"):
+        get_lexical(name, DOCUMENTS).search(QUERIES, 0)
+
+
+def test_unknown_engine() -> None:
+    with pytest.raises(UnknownNameError, match="did you mean"):
+        get_lexical("bm25z", DOCUMENTS)
+
+
+@pytest.mark.parametrize("name", ["bm25s", "rank_bm25"])
+def test_a_missing_package_names_its_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'rag-core-bench\[lexical\]'"):
+        get_lexical(name, DOCUMENTS)
