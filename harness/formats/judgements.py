@@ -29,8 +29,8 @@ GRADE_NAMES = (
 )
 
 ACCEPTED = (
-    "accepted: query, document, grade by tabs, commas or blanks, or TREC's four (query, iteration, document, grade); "
-    "a header names them, for example query-id, corpus-id, score"
+    "accepted: query, document, grade by tabs, commas or blanks, or TREC's query, iteration, document, "
+    "grade; a header names them, for example query-id, corpus-id, score"
 )
 _GRADE = re.compile(r"[+-]?\d+(\.0*)?")
 
@@ -78,8 +78,8 @@ def collect(path: Path, judged: Iterable[tuple[int, str, str, str]], notes: list
             raise DataError(
                 path,
                 line,
-                f"query {shown(query_id)} and document {shown(doc_id)} have grade {grade} here and {known[0]} "
-                f"on line {known[1]}; accepted: one grade for a pair",
+                f"query {shown(query_id)} and document {shown(doc_id)} have grade {grade} here and "
+                f"{known[0]} on line {known[1]}; accepted: one grade for a pair",
             )
         repeated += 1
     if repeated:

@@ -128,8 +128,8 @@ def _from_table(path: Path) -> Iterator[_Record]:
             raise DataError(
                 path,
                 first_line,
-                f"{len(first)} columns and no header; accepted: id, text or id, title, text, or a first row "
-                f"that names the columns (id: {', '.join(ID_NAMES[:4])} …; text: {', '.join(TEXT_NAMES[:4])} …)",
+                f"{len(first)} columns and no header; accepted: id, text or id, title, text, or a first row of "
+                f"names (id: {', '.join(ID_NAMES[:4])} …; text: {', '.join(TEXT_NAMES[:4])} …)",
             )
     else:
         rows = rows[1:]
