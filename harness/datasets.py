@@ -23,6 +23,7 @@ __all__ = [
     "DataError",
     "Dataset",
     "DatasetInfo",
+    "count_notes",
     "list_datasets",
     "load_dataset",
     "load_tables",
@@ -241,18 +242,19 @@ def _dataset(folder: str, path: str, parts: Parts) -> Dataset:
         query_languages=about.query_languages,
         description=about.description,
     )
-    return replace(data, notes=(*notes, *_counts(data), *_changes(data, about.hashes)))
+    return replace(data, notes=(*notes, *count_notes(data), *_changes(data, about.hashes)))
 
 
-def _counts(data: Dataset) -> list[str]:
+def count_notes(data: Dataset) -> list[str]:
+    """What :attr:`Dataset.notes` says about empty documents and missing or foreign judgements."""
     foreign = sum(qrel.query_id not in data.relevance for qrel in data.qrels)
     unjudged = sum(query.query_id not in data.relevance for query in data.queries)
     counted = (
-        (len(data.empty_documents), "documents are empty: known ids, never hits"),
-        (unjudged, "queries have no judgement"),
-        (foreign, "judgements are of queries that are not in the set, and are left out"),
+        (len(data.empty_documents), "empty documents, known ids that are never hits"),
+        (unjudged, "queries without a judgement"),
+        (foreign, "judgements of queries that are not in the set, left out"),
     )
-    return [f"{number} {words}" for number, words in counted if number]
+    return [f"{words}: {number}" for number, words in counted if number]
 
 
 def _changes(data: Dataset, written: Mapping[str, str]) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.datasets import Dataset
+from harness.datasets import Dataset, count_notes
 
 __all__ = ["Finding", "check"]
 
@@ -25,7 +25,7 @@ class Finding:
     Attributes:
         severity: ``error`` (figures would be wrong) or ``warning`` (worth a look).
         code: stable short name.
-        message: how many, and what it means for the figures.
+        message: what is wrong, what it means for the figures, and how many.
         examples: up to five ids, or ids that belong together.
         count: how many there are.
     """
@@ -43,9 +43,10 @@ def check(dataset: Dataset) -> list[Finding]:
     for severity, code, message, examine in _CHECKS:
         found = list(dict.fromkeys(examine(dataset)))
         if found:
-            text = f"{len(found)} {message}"
+            text = f"{message} ({len(found)})"
             findings.append(Finding(severity, code, text, tuple(found[:EXAMPLES]), len(found)))
-    findings += [Finding(WARNING, "reading", note, (), 1) for note in dataset.notes]
+    counted = count_notes(dataset)  # has findings of its own above
+    findings += [Finding(WARNING, "reading", note, (), 1) for note in dataset.notes if note not in counted]
     return sorted(findings, key=lambda finding: finding.severity)
 
 
@@ -145,7 +146,7 @@ def _form(identifier: str) -> str:
     return _LEADING_ZEROS.sub("", folded)
 
 
-#: severity, code, what follows the number in the message, ids found.
+#: severity, code, the message before the number, ids found.
 _CHECKS: tuple[tuple[str, str, str, Callable[[Dataset], Iterator[str]]], ...] = (
     (
         ERROR,
@@ -160,7 +161,12 @@ _CHECKS: tuple[tuple[str, str, str, Callable[[Dataset], Iterator[str]]], ...] = 
         _unknown_documents,
     ),
     (ERROR, "unknown-headline", "headline queries are not in the set", _unknown_headline),
-    (ERROR, "no-relevant", "data set has no relevant judgement; nothing can be measured", _no_judgements),
+    (
+        ERROR,
+        "no-relevant",
+        "no judgement says that anything is relevant; nothing can be measured",
+        _no_judgements,
+    ),
     (ERROR, "relevant-empty", "relevant documents are empty; no system can find them", _relevant_but_empty),
     (ERROR, "blank-query", "queries are blank; they find nothing", _blank_queries),
     (

@@ -22,6 +22,7 @@ __all__ = [
     "PairedDifference",
     "binomial_interval",
     "bootstrap_interval",
+    "holm",
     "mean_interval",
     "paired_difference",
     "regularised_beta",

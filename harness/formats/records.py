@@ -128,7 +128,7 @@ def _from_table(path: Path) -> Iterator[_Record]:
             raise DataError(
                 path,
                 first_line,
-                f"{len(first)} columns and no header; accepted: id, text or id, title, text, or a first row of "
+                f"{len(first)} columns and no header; accepted: id, text or id, title, text, or a row of "
                 f"names (id: {', '.join(ID_NAMES[:4])} …; text: {', '.join(TEXT_NAMES[:4])} …)",
             )
     else:
