@@ -37,7 +37,8 @@ class Sibling:
     max_tokens: int = 0
 
 
-#: Role templates and limits as the real models' cards and the services' references give them.
+#: Role templates and limits of the real ones. Not confirmed in a reference, so stand-ins until the real
+#: provider is written: jina's texts a call, voyage's tokens a text, ollama's window.
 SIBLINGS: dict[str, Sibling] = {
     "fake": Sibling(),
     "fake-bge-m3": Sibling(max_tokens=8192),
