@@ -13,6 +13,7 @@ Only what is indexed is folded: the text that an embedder receives is never alte
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 import unicodedata
@@ -34,13 +35,31 @@ STEMMERS: Mapping[str, str] = {
     "fi": "finnish", "fr": "french", "hu": "hungarian", "it": "italian", "nl": "dutch", "no": "norwegian",
     "pt": "portuguese", "ro": "romanian", "ru": "russian", "sv": "swedish", "tr": "turkish",
 }  # fmt: skip
-#: Letters and marks that one of the languages uses and the others do not.
-TELLING_LETTERS: Mapping[str, str] = {"es": "ñ¿¡", "pt": "ãõçàâêô"}
+#: Folded letters and marks that tell a language from those that do not use them.
+TELLING_LETTERS: Mapping[str, str] = {
+    "ar": "ابتثجحخدذرزسشصضطظعغفقكلمنهوي",
+    "da": "æøå",
+    "de": "äöü",
+    "el": "αβγδεζηθικλμνξοπρστυφχψω",
+    "es": "ñ¿¡",
+    "fi": "äö",
+    "fr": "çàâêôèùûëïîœ",
+    "hu": "öőüű",
+    "it": "àèìòù",
+    "no": "æøå",
+    "pt": "ãõçàâêô",
+    "ro": "ăâîșț",
+    "ru": "абвгдежзийклмнопрстуфхцчшщъыьэюя",
+    "sv": "åäö",
+    "tr": "çğöşü",
+}
 #: Ranges of the scripts that are written without blanks (and Hangul, whose words glue particles on).
 UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U000323af"
 )
+#: A share of evidence and the languages that get it.
+_Piece = tuple[int, tuple[str, ...]]
 _UNSPACED_RUN = re.compile(f"[{UNSPACED}]+|[^{UNSPACED}]+")
 _UNSPACED_START = re.compile(f"[{UNSPACED}]")
 
@@ -106,44 +125,51 @@ class Analyser:
 
     def language_of(self, text: str, language: str | None = None) -> str:
         """``language`` if this analyser knows it, else the language told from ``text``."""
+        folded = fold(text)
+        return self._told(folded, words(folded), language)
+
+    def _told(self, folded: str, found: list[str], language: str | None) -> str:
         if language in self.languages:
             return str(language)
         if len(self.languages) < 2:
             return self.languages[0] if self.languages else ""
-        return detect_language(text, self.languages, self.languages[0])
+        return _detect(folded, found, self.languages, self.languages[0])
 
     def analyse(self, text: str, language: str | None = None, *, as_query: bool = False) -> list[str]:
         """The terms of ``text`` in order.
 
         ``as_query`` leaves out the single characters that unspaced scripts are indexed under.
         """
-        known = self._table(self.language_of(text, language), as_query)
-        return [term for word in words(fold(text)) for term in known[word]]
+        folded = fold(text)
+        found = words(folded)
+        known = self._table(self._told(folded, found, language), as_query)
+        return [term for word in found for term in known[word]]
 
     def analyse_many(
         self, texts: Iterable[str], languages: Iterable[str | None] | None = None
     ) -> AnalysedTexts:
-        """The terms of many texts; every distinct word is stemmed once."""
+        """The terms of many texts; every distinct word is stemmed once per language."""
         texts = list(texts)
         given = [None] * len(texts) if languages is None else list(languages)
-        numbers: dict[str, int] = {}
-        # per language: word -> term numbers
-        tables: dict[str, dict[str, tuple[int, ...]]] = {}
-        lengths = np.zeros(len(texts), np.int32)
-        parts: list[int] = []
+        distinct: list[tuple[str, ...]] = []  # word number -> its terms
+        numberings: dict[str, _WordNumbers] = {}
+        n_words = np.zeros(len(texts), np.int64)
+        parts = [np.zeros(0, np.int32)]
         for position, (text, language) in enumerate(zip(texts, given)):
-            chosen = self.language_of(text, language)
-            known = self._table(chosen, False)
-            table = tables.setdefault(chosen, {})
-            before = len(parts)
-            for word in words(fold(text)):
-                found = table.get(word)
-                if found is None:
-                    found = tuple(numbers.setdefault(term, len(numbers)) for term in known[word])
-                    table[word] = found
-                parts += found
-            lengths[position] = len(parts) - before
-        return AnalysedTexts(list(numbers), np.array(parts, np.int32), lengths)
+            folded = fold(text)
+            found = words(folded)
+            chosen = self._told(folded, found, language)
+            numbering = numberings.get(chosen)
+            if numbering is None:
+                numbering = numberings[chosen] = _WordNumbers(self._table(chosen, False), distinct)
+            n_words[position] = len(found)
+            parts.append(np.fromiter(map(numbering.__getitem__, found), np.int32, len(found)))
+        numbers: dict[str, int] = {}
+        flat = [numbers.setdefault(term, len(numbers)) for terms in distinct for term in terms]
+        sizes = np.fromiter(map(len, distinct), np.int64, len(distinct))
+        return AnalysedTexts(
+            list(numbers), *_expand(np.concatenate(parts), n_words, sizes, np.array(flat, np.int32))
+        )
 
     def content_words(self, text: str, language: str | None = None) -> frozenset[str]:
         """The distinct terms of ``text``: what two texts share is the intersection of theirs."""
@@ -177,6 +203,40 @@ class _WordTable(dict[str, tuple[str, ...]]):
                 terms.append(self._stem(run) if self._stem else run)
         self[word] = tuple(terms)
         return self[word]
+
+
+class _WordNumbers(dict[str, int]):
+    """Word -> number, given out when first asked for; ``distinct`` gets the terms of each numbered word."""
+
+    def __init__(self, known: dict[str, tuple[str, ...]], distinct: list[tuple[str, ...]]) -> None:
+        super().__init__()
+        self._known, self._distinct = known, distinct
+
+    def __missing__(self, word: str) -> int:
+        number = self[word] = len(self._distinct)
+        self._distinct.append(self._known[word])
+        return number
+
+
+def _expand(
+    words_of_all: NDArray[np.int32],
+    n_words: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    flat: NDArray[np.int32],
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Term numbers and lengths of texts given as word numbers.
+
+    Word w stands for ``sizes[w]`` terms, which lie one word after the other in ``flat``.
+    """
+    each = sizes[words_of_all]
+    ends = np.zeros(len(words_of_all) + 1, np.int64)
+    np.cumsum(each, out=ends[1:])
+    last = np.cumsum(n_words)
+    lengths = ends[last] - ends[last - n_words]
+    starts = np.cumsum(sizes) - sizes
+    index = np.repeat(starts[words_of_all] - ends[:-1], each)
+    index += np.arange(len(index))
+    return flat[index], lengths.astype(np.int32)
 
 
 def _pairs(run: str, as_query: bool) -> list[str]:
@@ -223,23 +283,41 @@ def _stemmer(language: str) -> Callable[[str], str]:
 def detect_language(text: str, languages: Sequence[str], default: str) -> str:
     """Which of ``languages`` ``text`` is written in, told by function words and letters.
 
-    A function word that n of the languages share counts 1/n for each; a letter that one language alone
-    uses counts 1. Without evidence, or with equal evidence, the answer is ``default``.
+    A function word, or a kind of telling letter present, that n of the languages share counts 1/n for
+    each of them. Without evidence, or with equal evidence, the answer is ``default``.
 
     Raises:
         InvalidArgumentError: ``languages`` is empty.
     """
     if not languages:
         raise InvalidArgumentError("detect_language: languages is empty; accepted: one or more codes")
-    lowered = unicodedata.normalize("NFC", text).lower()
-    folded = words(fold(text))
-    scores = dict.fromkeys(languages, 0.0)
-    for word in folded:
-        having = [language for language in languages if word in STOP_WORDS.get(language, ())]
+    folded = fold(text)
+    return _detect(folded, words(folded), tuple(languages), default)
+
+
+def _detect(folded: str, found: list[str], languages: tuple[str, ...], default: str) -> str:
+    of_words, of_letters = _evidence(languages)
+    scores = dict.fromkeys(languages, 0)
+    pieces = [of_words[word] for word in found if word in of_words]
+    if not folded.isascii():
+        pieces += [of_letters[letter] for letter in set(folded) if letter in of_letters]
+    for share, having in pieces:
         for language in having:
-            scores[language] += 1 / len(having)
-    for language in languages:
-        scores[language] += sum(letter in lowered for letter in TELLING_LETTERS.get(language, ""))
+            scores[language] += share
     best = max(scores.values())
     leaders = [language for language, score in scores.items() if score == best]
     return leaders[0] if best > 0 and len(leaders) == 1 else default
+
+
+@lru_cache(maxsize=32)
+def _evidence(languages: tuple[str, ...]) -> tuple[dict[str, _Piece], dict[str, _Piece]]:
+    """What words and what letters tell: a share, and the languages that get it."""
+    one = math.lcm(*range(1, len(languages) + 1))  # shares as whole numbers: ties stay exact
+    tables: list[dict[str, _Piece]] = []
+    for source in (STOP_WORDS, TELLING_LETTERS):
+        users: dict[str, list[str]] = {}
+        for language in dict.fromkeys(languages):
+            for item in source.get(language, ()):
+                users.setdefault(item, []).append(language)
+        tables.append({item: (one // len(having), tuple(having)) for item, having in users.items()})
+    return tables[0], tables[1]

@@ -13,9 +13,10 @@ Beyond", 2009; Kamphuis and others, "Which BM25 do you mean?", ECIR 2020, for th
 from __future__ import annotations
 
 import json
+import os
+import secrets
 import shutil
-import tempfile
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,14 +27,17 @@ from numpy.typing import NDArray
 from rag_core.analysis import Analyser
 from rag_core.errors import InvalidArgumentError, StoreError
 from rag_core.filters import compile_where
-from rag_core.packed import PackedStrings
+from rag_core.packed import PackedStrings, map_array, write_array
 from rag_core.types import EMPTY_RANKING, Document, Query, Ranking, Run
 
 __all__ = ["BM25"]
 
 FORMAT = 1
+MANIFEST = "bm25.json"
 #: With more postings than this share of the corpus, a dense accumulator beats sorting them.
-DENSE_SHARE = 0.05
+DENSE_SHARE = 0.5
+#: Filters whose answers are kept, one byte a document each.
+KEPT_MASKS = 64
 ARRAYS = ("starts", "rows", "impacts")
 Array = NDArray[Any]
 
@@ -52,14 +56,14 @@ class BM25:
         doc_ids: PackedStrings,
         arrays: Mapping[str, Array],
         counts: Mapping[str, int],
-        metadata: Sequence[Mapping[str, Any]] | Path,
+        metadata: Sequence[Mapping[str, Any]] | Array,
     ) -> None:
         self.analyser, self.k1, self.b = analyser, k1, b
         self._terms, self._doc_ids = terms, doc_ids
         self._starts, self._rows, self._impacts = (arrays[name] for name in ARRAYS)
         self._counts = dict(counts)
-        self._metadata = metadata
-        self._masks: dict[str, Array] = {}
+        self._metadata = metadata  # as an array: JSON, parsed when a filter first asks for it
+        self._masks: OrderedDict[str, Array] = OrderedDict()
 
     @classmethod
     def build(
@@ -117,6 +121,7 @@ class BM25:
 
     def search(self, queries: Sequence[Query], k: int, where: Mapping[str, Any] | None = None) -> Run:
         """The best ``k`` documents of each query; its language is ``metadata["lang"]`` where it has one."""
+        _check_k(k)
         mask = self._mask(where) if where else None
         rankings = {q.query_id: self.top(q.text, k, q.metadata.get("lang"), mask) for q in queries}
         return Run(self.name, rankings)
@@ -130,10 +135,9 @@ class BM25:
         Raises:
             InvalidArgumentError: ``k`` below 1.
         """
-        if k < 1:
-            raise InvalidArgumentError(f"k is {k}; accepted: a whole number from 1")
+        _check_k(k)
         counts = Counter(self.analyser.analyse(text, language, as_query=True))
-        # sorted, so that the order of words in the query does not change the last bit of a sum
+        # sorted: the order of the query's words must not change the last bit of a sum
         found = sorted((row, n) for term, n in counts.items() if (row := self._terms.find(term)) >= 0)
         rows, scores = self._score(found)
         if allowed is not None:
@@ -169,46 +173,61 @@ class BM25:
         return rows[firsts], np.add.reduceat(values, firsts)
 
     def _mask(self, where: Mapping[str, Any]) -> Array:
-        key = json.dumps(where, sort_keys=True, default=str)
-        if key not in self._masks:
-            if isinstance(self._metadata, Path):
-                self._metadata = json.loads(self._metadata.read_text(encoding="utf-8"))
+        key = repr(where)  # tells 1 from "1", which JSON keys would not
+        mask = self._masks.get(key)
+        if mask is None:
             matches = compile_where(where)
-            self._masks[key] = np.fromiter((matches(m) for m in self._metadata), bool, len(self))  # type: ignore[union-attr]
-        return self._masks[key]
+            mask = np.fromiter(map(matches, self._read_metadata()), bool, len(self))
+            self._masks[key] = mask
+            if len(self._masks) > KEPT_MASKS:
+                self._masks.popitem(last=False)
+        return mask
+
+    def _read_metadata(self) -> Sequence[Mapping[str, Any]]:
+        if isinstance(self._metadata, np.ndarray):
+            self._metadata = json.loads(self._metadata.tobytes())
+        return self._metadata  # type: ignore[return-value]
 
     def save(self, folder: Path) -> None:
-        """Write the index to ``folder``, whole or not at all; an index that is there is replaced."""
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        building = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.building-"))
+        """Write the index to ``folder``, whole or not at all; an index that is there is replaced.
+
+        The arrays go into a subfolder of their own, then the manifest that names it is replaced in one
+        rename: a reader or a crash sees the old index or the new one. One process at a time may save to
+        a folder; indexes that are open stay usable.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        data = folder / f"data-{secrets.token_hex(8)}"
+        manifest = folder / f"{data.name}.json"
+        described = {
+            "format": FORMAT,
+            "data": data.name,
+            "k1": self.k1,
+            "b": self.b,
+            "analyser": self.analyser.config(),
+            "counts": self._counts,
+        }
         try:
+            data.mkdir()
+            metadata = json.dumps([dict(m) for m in self._read_metadata()])
+            write_array(data / "metadata.npy", np.frombuffer(metadata.encode(), np.uint8))
             for name, array in zip(ARRAYS, (self._starts, self._rows, self._impacts)):
-                np.save(building / f"{name}.npy", array, allow_pickle=False)
-            self._terms.save(building, "terms")
-            self._doc_ids.save(building, "doc_ids")
-            metadata = self._metadata
-            if isinstance(metadata, Path):
-                metadata = json.loads(metadata.read_text(encoding="utf-8"))
-            text = json.dumps([dict(m) for m in metadata], ensure_ascii=False)  # type: ignore[union-attr]
-            (building / "metadata.json").write_text(text, encoding="utf-8")
-            described = {
-                "format": FORMAT,
-                "k1": self.k1,
-                "b": self.b,
-                "analyser": self.analyser.config(),
-                "counts": self._counts,
-            }
-            (building / "bm25.json").write_text(json.dumps(described, indent=1), encoding="utf-8")
-            if folder.exists():
-                old = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.old-"))
-                folder.rename(old / "index")
-                building.rename(folder)
-                shutil.rmtree(old)
-            else:
-                building.rename(folder)
+                write_array(data / f"{name}.npy", array)
+            self._terms.save(data, "terms")
+            self._doc_ids.save(data, "doc_ids")
+            with manifest.open("w", encoding="utf-8") as stream:
+                json.dump(described, stream, indent=1)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(manifest, folder / MANIFEST)
         except BaseException:
-            shutil.rmtree(building, ignore_errors=True)
+            shutil.rmtree(data, ignore_errors=True)
+            manifest.unlink(missing_ok=True)
             raise
+        for other in folder.glob("data-*"):  # the index replaced, and what a killed process left
+            if other.is_dir() and other != data:
+                shutil.rmtree(other, ignore_errors=True)
+            elif other.suffix == ".json":
+                other.unlink(missing_ok=True)
 
     @classmethod
     def open(cls, folder: Path) -> BM25:
@@ -218,28 +237,40 @@ class BM25:
             StoreError: no index there, or a file is missing or damaged.
         """
         try:
-            described = json.loads((folder / "bm25.json").read_text(encoding="utf-8"))
+            described = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
             if described["format"] != FORMAT:
                 raise StoreError(f"{folder}: BM25 format {described['format']!r}; accepted: {FORMAT}")
-            arrays = {name: _map(folder / f"{name}.npy") for name in ARRAYS}
+            data, counts = folder / described["data"], described["counts"]
+            arrays = {name: map_array(data / f"{name}.npy") for name in ARRAYS}
+            terms, doc_ids = PackedStrings.open(data, "terms"), PackedStrings.open(data, "doc_ids")
+            starts, size = arrays["starts"], len(arrays["rows"])
+            found = (len(terms), len(doc_ids), len(starts) - 1, int(starts[-1]), len(arrays["impacts"]))
+            wanted = (counts["n_terms"], counts["n_documents"], counts["n_terms"], size, size)
+            if found != wanted:
+                raise ValueError(f"its files hold {found} entries where {wanted} belong")
             return cls(
                 Analyser.from_config(described["analyser"]),
                 described["k1"],
                 described["b"],
-                PackedStrings.open(folder, "terms"),
-                PackedStrings.open(folder, "doc_ids"),
+                terms,
+                doc_ids,
                 arrays,
-                described["counts"],
-                folder / "metadata.json",
+                counts,
+                map_array(data / "metadata.npy"),
             )
-        except FileNotFoundError as error:
+        except (FileNotFoundError, NotADirectoryError) as error:
             raise StoreError(f"{folder} holds no BM25 index: {error.filename} is missing") from error
-        except (ValueError, KeyError, EOFError) as error:
+        except (ValueError, TypeError, KeyError, IndexError, EOFError) as error:
             raise StoreError(f"{folder} is damaged: {error}; build the index again") from error
 
 
+def _check_k(k: int) -> None:
+    if k < 1:
+        raise InvalidArgumentError(f"k is {k}; accepted: a whole number from 1")
+
+
 def postings(
-    ids: NDArray[np.int64], lengths: NDArray[np.int32], n_terms: int, k1: float, b: float
+    ids: NDArray[np.integer[Any]], lengths: NDArray[np.int32], n_terms: int, k1: float, b: float
 ) -> dict[str, Array]:
     """The inverted index of texts given as term numbers.
 
@@ -253,8 +284,9 @@ def postings(
         to the score of that text.
     """
     n = len(lengths)
-    rows = np.repeat(np.arange(n, dtype=np.int64), lengths)
-    keys = ids * max(n, 1) + rows
+    keys = ids.astype(np.int64)
+    keys *= max(n, 1)
+    keys += np.repeat(np.arange(n), lengths)
     keys.sort()  # one integer sort groups by term, then by text
     first = np.flatnonzero(np.concatenate((np.ones(min(1, keys.size), bool), keys[1:] != keys[:-1])))
     tf = np.diff(np.append(first, keys.size)).astype(np.float64)
@@ -266,8 +298,3 @@ def postings(
     impacts = idf[terms] * tf / (tf + norm[docs])
     starts = np.concatenate(([0], np.cumsum(df))).astype(np.int64)
     return {"starts": starts, "rows": docs.astype(np.int32), "impacts": impacts.astype(np.float32)}
-
-
-def _map(path: Path) -> Array:
-    # an array without elements cannot be mapped
-    return np.load(path, mmap_mode="r" if path.stat().st_size > 128 else None, allow_pickle=False)  # type: ignore[no-any-return]

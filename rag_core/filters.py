@@ -28,6 +28,9 @@ def compile_where(where: Mapping[str, Any]) -> Test:
     """
     if not isinstance(where, Mapping):
         raise InvalidArgumentError(f"where is {where!r}; accepted: a mapping from field to value")
+    for name in where:
+        if not isinstance(name, str):
+            raise InvalidArgumentError(f"where: a field is {name!r}; accepted: a string")
     tests = [_clause(name, value) for name, value in where.items()]
     return lambda metadata: all(test(metadata) for test in tests)
 
@@ -78,6 +81,8 @@ def _equal(value: Any, wanted: Any) -> bool:
 
 
 def _comparable(value: Any, wanted: Any) -> bool:
+    if isinstance(value, bool) or isinstance(wanted, bool):
+        return isinstance(value, bool) and isinstance(wanted, bool)
     if isinstance(value, str):
         return isinstance(wanted, str)
     return isinstance(value, (int, float)) and isinstance(wanted, (int, float))

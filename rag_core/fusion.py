@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import islice
 
 from rag_core.errors import InvalidArgumentError
 from rag_core.types import Ranking
@@ -15,6 +16,7 @@ def rrf(
     rankings: Sequence[Ranking | Sequence[str]],
     k: float = 60.0,
     weights: Sequence[float] | None = None,
+    depth: int | None = None,
 ) -> Ranking:
     """Reciprocal rank fusion: a document's score is the sum over lists of ``weight / (k + rank)``.
 
@@ -28,22 +30,25 @@ def rrf(
 
     Args:
         rankings: one per leg, best first.
-        k: damps the lead of the first ranks; from 0.
+        k: damps the lead of the first ranks; above 0.
         weights: one per leg, finite, none negative, not all 0; a leg of weight 0 adds no document.
             None gives every leg 1.
+        depth: only the first ``depth`` documents of each leg count; None for all.
 
     Raises:
-        InvalidArgumentError: bad ``k`` or ``weights``.
+        InvalidArgumentError: bad ``k``, ``weights`` or ``depth``.
     """
-    if not (math.isfinite(k) and k >= 0):
-        raise InvalidArgumentError(f"rrf: k is {k}; accepted: a finite number from 0")
+    if not (math.isfinite(k) and k > 0):
+        raise InvalidArgumentError(f"rrf: k is {k}; accepted: a finite number above 0")
+    if depth is not None and depth < 1:
+        raise InvalidArgumentError(f"rrf: depth is {depth}; accepted: a whole number from 1")
     factors = _checked_weights(weights, len(rankings))
     terms: dict[str, list[float]] = {}
     for ranking, weight in zip(rankings, factors):
         if weight == 0:
             continue
         ids = ranking.doc_ids if isinstance(ranking, Ranking) else dict.fromkeys(ranking)
-        for rank, doc_id in enumerate(ids, 1):
+        for rank, doc_id in enumerate(islice(ids, depth), 1):
             term = weight / (k + rank)
             if doc_id in terms:
                 terms[doc_id].append(term)

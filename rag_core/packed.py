@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,16 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PackedStrings"]
+__all__ = ["PackedStrings", "map_array", "write_array"]
 
 
 class PackedStrings:
     """A list of strings as one UTF-8 blob (uint8) and its offsets (int64, one more than strings)."""
 
-    __slots__ = ("_blob", "_offsets")
+    __slots__ = ("_blob", "_blob_view", "_offsets", "_offsets_view")
 
     def __init__(self, blob: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
         self._blob, self._offsets = blob, offsets
+        # A memoryview answers one element several times faster than an array, mapped ones above all.
+        self._blob_view, self._offsets_view = blob.data, offsets.data
 
     @classmethod
     def pack(cls, strings: Sequence[str]) -> PackedStrings:
@@ -28,11 +31,14 @@ class PackedStrings:
         np.cumsum([len(part) for part in encoded], out=offsets[1:])
         return cls(np.frombuffer(b"".join(encoded), np.uint8), offsets)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PackedStrings, (self._blob, self._offsets)
+
     def __len__(self) -> int:
         return len(self._offsets) - 1
 
     def _bytes(self, index: int) -> bytes:
-        return self._blob[self._offsets[index] : self._offsets[index + 1]].tobytes()
+        return self._blob_view[self._offsets_view[index] : self._offsets_view[index + 1]].tobytes()
 
     def __getitem__(self, index: int) -> str:
         return self._bytes(index).decode("utf-8", "surrogatepass")
@@ -54,13 +60,35 @@ class PackedStrings:
 
     def save(self, folder: Path, name: str) -> None:
         """Write ``name.blob.npy`` and ``name.offsets.npy``."""
-        np.save(folder / f"{name}.blob.npy", self._blob, allow_pickle=False)
-        np.save(folder / f"{name}.offsets.npy", self._offsets, allow_pickle=False)
+        write_array(folder / f"{name}.blob.npy", self._blob)
+        write_array(folder / f"{name}.offsets.npy", self._offsets)
 
     @classmethod
     def open(cls, folder: Path, name: str) -> PackedStrings:
         """Map what :meth:`save` wrote."""
-        blob: Any = folder / f"{name}.blob.npy"
-        mode: Any = "r" if blob.stat().st_size > 128 else None  # an empty array cannot be mapped
-        offsets = np.load(folder / f"{name}.offsets.npy", mmap_mode="r", allow_pickle=False)
-        return cls(np.load(blob, mmap_mode=mode, allow_pickle=False), offsets)
+        return cls(map_array(folder / f"{name}.blob.npy"), map_array(folder / f"{name}.offsets.npy"))
+
+
+def write_array(path: Path, array: NDArray[Any]) -> None:
+    """Write ``array`` in numpy's format and flush it to disk."""
+    with path.open("wb") as stream:
+        np.save(stream, array, allow_pickle=False)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def map_array(path: Path) -> NDArray[Any]:
+    """What :func:`write_array` wrote, mapped and read-only.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: the file is damaged.
+    """
+    with path.open("rb") as stream:
+        major, _ = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(stream)
+    if 0 in shape:  # an array without elements cannot be mapped
+        return np.zeros(shape, dtype)
+    # a plain view: slices of a memmap object cost microseconds more
+    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))

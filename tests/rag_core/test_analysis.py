@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import unicodedata
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_core.analysis import STEMMERS, Analyser, detect_language, fold
-from rag_core.errors import InvalidArgumentError
+from rag_core.errors import InvalidArgumentError, MissingExtraError
 from rag_core.stopwords import STOP_WORDS
 
 THREE = Analyser.for_languages(("en", "es", "pt"))
@@ -85,6 +86,8 @@ def test_many_at_once_equals_one_by_one(texts: list[str]) -> None:
     ends = many.lengths.cumsum()
     parts = [[many.terms[i] for i in many.ids[end - n : end]] for end, n in zip(ends, many.lengths)]
     assert parts == [THREE.analyse(text) for text in texts]
+    seen = list(dict.fromkeys(term for part in parts for term in part))
+    assert many.terms == seen
 
 
 def test_languages_given_are_used() -> None:
@@ -101,11 +104,24 @@ def test_languages_given_are_used() -> None:
         ("mañana", "es"),
         ("ação", "pt"),
         ("xyz 123", "en"),
+        ("no as a", "en"),
         ("", "en"),
     ],
 )
 def test_language_is_told_from_function_words_and_letters(text: str, language: str) -> None:
     assert detect_language(text, ("en", "es", "pt"), "en") == language
+
+
+def test_scripts_and_letters_tell_other_languages() -> None:
+    assert detect_language("Городская библиотека", ("en", "ru", "el"), "en") == "ru"
+    assert detect_language("Δημοτική βιβλιοθήκη", ("en", "ru", "el"), "en") == "el"
+    assert detect_language("müde", ("en", "de"), "en") == "de"
+    assert detect_language("ça", ("en", "fr", "pt"), "en") == "en"  # two languages have it: no evidence
+
+
+@given(st.text(max_size=60))
+def test_detection_does_not_depend_on_the_order_of_languages(text: str) -> None:
+    assert detect_language(text, ("en", "es", "pt"), "en") == detect_language(text, ("pt", "es", "en"), "en")
 
 
 def test_detection_needs_languages() -> None:
@@ -123,6 +139,13 @@ def test_the_name_tells_every_setting() -> None:
 
 def test_content_words_leave_function_words_out() -> None:
     assert ENGLISH.content_words("What are the opening hours of the library?") == {"open", "hour", "librari"}
+
+
+def test_a_missing_stemmer_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "snowballstemmer", None)
+    with pytest.raises(MissingExtraError, match="'snowballstemmer' is not installed"):
+        Analyser(("da",)).analyse("huse")
+    assert Analyser.raw().analyse("huse") == ["huse"]
 
 
 def test_stop_words_are_folded_words() -> None:

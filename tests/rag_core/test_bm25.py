@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_core.analysis import Analyser
-from rag_core.bm25 import BM25
+from rag_core.bm25 import BM25, postings
 from rag_core.errors import InvalidArgumentError, StoreError
 from rag_core.types import Document, Query
 
@@ -92,6 +95,15 @@ def test_empty_corpus_and_empty_documents() -> None:
     index = BM25.build([Document("d1", "x"), Document("d2", ""), Document("d3", "", "only a title")], RAW)
     assert (len(index), index.n_empty) == (2, 1)
     assert index.top("title", 5).doc_ids == ("d3",)
+
+
+def test_postings_of_many_terms_and_texts() -> None:
+    """Term number times texts passes 2**31 here, whatever the width of the numbers given."""
+    lengths = np.ones(50_000, np.int32)
+    ids = np.full(50_000, 99_999, np.int32)
+    made = postings(ids, lengths, 100_000, 1.2, 0.75)
+    assert made["starts"][-2:].tolist() == [0, 50_000]
+    assert np.array_equal(made["rows"], np.arange(50_000))
 
 
 def test_equal_scores_follow_the_tie_rule_at_the_cut() -> None:
@@ -174,7 +186,7 @@ def test_saved_opened_and_replaced(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "bm25"
     index.save(folder)
     again = BM25.open(folder)
-    assert isinstance(again._rows, np.memmap)
+    assert isinstance(again._rows.base, np.memmap)
     assert again.describe() == index.describe()
     assert again.top("two", 5) == index.top("two", 5)
     assert again.search([Query("q", "two")], 5, {"n": 2}).rankings["q"].doc_ids == ("b",)
@@ -183,32 +195,118 @@ def test_saved_opened_and_replaced(tmp_path: Path) -> None:
     BM25.build([], RAW).save(folder)
     assert len(BM25.open(folder)) == 0
     assert [p.name for p in folder.parent.iterdir()] == ["bm25"]
+    assert len(list(folder.iterdir())) == 2
 
 
-def test_a_failed_save_leaves_the_old_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_open_index_outlives_its_replacement(tmp_path: Path) -> None:
+    documents = [Document("a", "x", metadata={"n": 1}), Document("b", "x", metadata={"n": 2})]
+    BM25.build(documents, RAW).save(tmp_path)
+    reader = BM25.open(tmp_path)
+    BM25.build(documents[:1], RAW).save(tmp_path)
+    assert reader.search([Query("q", "x")], 5, {"n": 2}).rankings["q"].doc_ids == ("b",)
+    assert reader.top("x", 5).doc_ids == ("b", "a")
+
+
+def test_metadata_of_any_text_survive(tmp_path: Path) -> None:
+    odd = {"n": "\ud800 ñ 图"}
+    BM25.build([Document("\ud800", "x", metadata=odd), Document("b", "x")], RAW).save(tmp_path)
+    assert BM25.open(tmp_path).search([Query("q", "x")], 5, odd).rankings["q"].doc_ids == ("\ud800",)
+
+
+def test_filters_that_differ_in_type_only_are_not_confused() -> None:
+    documents = [Document("number", "x", metadata={"n": 1}), Document("text", "x", metadata={"n": "1"})]
+    index = BM25.build(documents, RAW)
+    for wanted, found in ((1, "number"), ("1", "text"), (1, "number")):
+        assert index.search([Query("q", "x")], 5, {"n": wanted}).rankings["q"].doc_ids == (found,)
+
+
+def test_masks_are_bounded() -> None:
+    index = BM25.build(corpus("x"), RAW)
+    for n in range(200):
+        index.search([Query("q", "x")], 1, {"n": n})
+    assert len(index._masks) == 64
+
+
+def test_k_is_checked_before_the_queries() -> None:
+    with pytest.raises(InvalidArgumentError, match="k is 0"):
+        BM25.build(corpus("x"), RAW).search([], 0)
+
+
+def listing(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*"))
+
+
+@pytest.mark.parametrize("failing", range(9))
+def test_a_failed_save_leaves_the_old_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    """The disk is full at each of the eight arrays and at the manifest."""
     folder = tmp_path / "bm25"
     BM25.build(corpus("a"), RAW).save(folder)
-    monkeypatch.setattr(
-        np, "save", lambda *a, **k: (_ for _ in ()).throw(OSError(28, "No space left on device"))
-    )
+    before = listing(tmp_path)
+    flushes = iter(range(99))
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if next(flushes) == failing:
+            raise OSError(28, "No space left on device")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
     with pytest.raises(OSError, match="No space"):
         BM25.build(corpus("b"), RAW).save(folder)
     assert BM25.open(folder).top("a", 1).doc_ids == ("d1",)
-    assert [p.name for p in tmp_path.iterdir()] == ["bm25"]
+    assert listing(tmp_path) == before
+
+
+KILLED = """
+import os, shutil, sys
+from pathlib import Path
+from rag_core.analysis import Analyser
+from rag_core.bm25 import BM25
+from rag_core.types import Document
+flushes, real = iter(range(99)), os.fsync
+os.fsync = lambda d: os._exit(9) if next(flushes) == int(sys.argv[2]) else real(d)
+shutil.rmtree = lambda *a, **k: os._exit(9)  # the old index is about to be cleared away
+BM25.build([Document("new", "a")], Analyser.raw()).save(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize(("at", "found"), [(0, "d1"), (4, "d1"), (8, "d1"), (99, "new")])
+def test_a_killed_save_leaves_the_old_index_or_the_new_one(tmp_path: Path, at: int, found: str) -> None:
+    BM25.build(corpus("a"), RAW).save(tmp_path)
+    died = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), str(at)], check=False)
+    assert died.returncode == 9
+    assert BM25.open(tmp_path).top("a", 5).doc_ids == (found,)
+    BM25.build(corpus("a"), RAW).save(tmp_path)  # clears what was left
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_damage_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="holds no BM25 index"):
         BM25.open(tmp_path)
-    folder = tmp_path / "bm25"
-    BM25.build(corpus("a"), RAW).save(folder)
-    (folder / "rows.npy").write_bytes(b"")
-    with pytest.raises(StoreError, match="is damaged"):
-        BM25.open(folder)
-    described = json.loads((folder / "bm25.json").read_text())
-    (folder / "bm25.json").write_text(json.dumps(described | {"format": 7}))
+    BM25.build(corpus("a"), RAW).save(tmp_path)
+    (rows,) = tmp_path.glob("*/rows.npy")
+    intact = rows.read_bytes()
+    for damaged in (b"", intact[:-1], b"no array at all"):
+        rows.write_bytes(damaged)
+        with pytest.raises(StoreError, match="is damaged"):
+            BM25.open(tmp_path)
+    np.save(rows, np.zeros(7, np.int32))
+    with pytest.raises(StoreError, match="entries where"):
+        BM25.open(tmp_path)
+    rows.unlink()
+    with pytest.raises(StoreError, match=r"rows\.npy is missing"):
+        BM25.open(tmp_path)
+    manifest = tmp_path / "bm25.json"
+    described = json.loads(manifest.read_text())
+    for text, message in (("[]", "damaged"), ("{", "damaged"), ("{}", "damaged")):
+        manifest.write_text(text)
+        with pytest.raises(StoreError, match=message):
+            BM25.open(tmp_path)
+    manifest.write_text(json.dumps(described | {"format": 7}))
     with pytest.raises(StoreError, match="format 7"):
-        BM25.open(folder)
+        BM25.open(tmp_path)
 
 
 @pytest.mark.parametrize(("k1", "b"), [(-1, 0.5), (1, 1.5), (math.nan, 0.5)])

@@ -38,6 +38,10 @@ METADATA = {"lang": "en", "year": 2021, "flag": True, "none": None}
         ({"lang": {"$nin": ["es", "en"]}}, False),
         ({"flag": True}, True),
         ({"flag": 1}, False),
+        ({"flag": {"$gte": 1}}, False),
+        ({"year": {"$gt": False}}, False),
+        ({"flag": {"$gt": False}}, True),
+        ({"none": {"$lt": 1}}, False),
         ({"$or": [{"lang": "es"}, {"year": 2021}]}, True),
         ({"$and": [{"lang": "en"}, {"year": 1}]}, False),
         ({"$not": {"lang": "es"}}, True),
@@ -58,6 +62,7 @@ def test_what_matches(where: dict[str, Any], expected: bool) -> None:
         {"a": {}},
         ["a"],
         {"$not": 3},
+        {3: 4},
     ],
 )
 def test_what_is_refused(where: Any) -> None:

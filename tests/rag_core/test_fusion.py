@@ -45,7 +45,7 @@ def test_bad_weights_are_refused(weights: list[float]) -> None:
         rrf([["a"], ["b"]], weights=weights)
 
 
-@pytest.mark.parametrize("k", [-1, math.nan, math.inf])
+@pytest.mark.parametrize("k", [0, -1, math.nan, math.inf])
 def test_bad_k_is_refused(k: float) -> None:
     with pytest.raises(InvalidArgumentError, match="k is"):
         rrf([["a"]], k=k)
@@ -59,6 +59,13 @@ def test_ties_go_by_id_descending() -> None:
 
 def test_an_id_repeated_within_a_list_counts_once() -> None:
     assert rrf([["a", "a", "b"]]) == rrf([["a", "b"]])
+
+
+def test_depth_cuts_every_leg() -> None:
+    assert rrf([["a", "a", "b", "c"], ranking("c", "d", "e")], depth=2) == rrf([["a", "b"], ["c", "d"]])
+    assert rrf([["a", "b"]], depth=9) == rrf([["a", "b"]])
+    with pytest.raises(InvalidArgumentError, match="depth is 0"):
+        rrf([["a"]], depth=0)
 
 
 def test_no_lists_and_empty_lists() -> None:
@@ -88,12 +95,24 @@ def test_the_order_of_the_lists_does_not_change_a_bit(lists: list[list[str]], ra
     assert rrf(lists) == rrf(shuffled)
 
 
-@given(LISTS, st.floats(0, 1000))
+@given(LISTS, st.floats(0.001, 1000))
 def test_scores_are_the_sums(lists: list[list[str]], k: float) -> None:
     fused = rrf(lists, k=k)
     for hit in fused:
         total = math.fsum(1 / (k + found.index(hit.doc_id) + 1) for found in lists if hit.doc_id in found)
         assert hit.score == pytest.approx(total, rel=1e-12)
+
+
+@given(LISTS.filter(any), st.data())
+def test_a_better_rank_never_lowers_a_document(lists: list[list[str]], data: st.DataObject) -> None:
+    leg = data.draw(st.sampled_from([i for i, found in enumerate(lists) if found]))
+    at = data.draw(st.integers(0, len(lists[leg]) - 1))
+    doc_id = lists[leg][at]
+    raised = [list(found) for found in lists]
+    raised[leg].insert(data.draw(st.integers(0, at)), raised[leg].pop(at))
+    before, after = rrf(lists), rrf(raised)
+    assert after.scores[after.doc_ids.index(doc_id)] >= before.scores[before.doc_ids.index(doc_id)]
+    assert after.doc_ids.index(doc_id) <= before.doc_ids.index(doc_id)
 
 
 SCRIPT = """

@@ -42,6 +42,27 @@ def test_edges_are_the_same(name: str) -> None:
         get_lexical(name, DOCUMENTS).search(QUERIES, 0)
 
 
+@pytest.mark.parametrize("name", sorted(ENGINES))
+def test_equal_scores_follow_the_tie_rule_at_the_cut(name: str) -> None:
+    engine = get_lexical(name, [Document(f"d{i:02}", "same words") for i in range(30)], Analyser.raw())
+    assert engine.search([Query("q", "words")], 3).rankings["q"].doc_ids == ("d29", "d28", "d27")
+
+
+def test_scores_of_rank_bm25_stay_as_they_are() -> None:
+    """O22: its idf makes a match in one of two documents worth nothing; it is still a hit."""
+    run = get_lexical("rank_bm25", DOCUMENTS[:2], Analyser.raw()).search([Query("q", "windy london")], 5)
+    assert run.rankings["q"].doc_ids == ("b",)
+    assert run.rankings["q"].scores == (0.0,)
+
+
+def test_bm25s_scores_as_ours_does() -> None:
+    ours, theirs = (get_lexical(name, DOCUMENTS, k1=0.9, b=0.3) for name in ("bm25", "bm25s"))
+    query = [Query("q", "the london bridge, london")]
+    mine, other = ours.search(query, 5).rankings["q"], theirs.search(query, 5).rankings["q"]
+    assert mine.doc_ids == other.doc_ids
+    assert mine.scores == pytest.approx(other.scores, abs=1e-5)
+
+
 def test_unknown_engine() -> None:
     with pytest.raises(UnknownNameError, match="did you mean"):
         get_lexical("bm25z", DOCUMENTS)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_core.packed import PackedStrings
+from rag_core.packed import PackedStrings, map_array, write_array
 
 
 @given(st.sets(st.text(max_size=6), max_size=30), st.text(max_size=6))
@@ -24,3 +27,15 @@ def test_saved_and_mapped(tmp_path: Path) -> None:
         PackedStrings.pack(strings).save(tmp_path, "x")
         again = PackedStrings.open(tmp_path, "x")
         assert [again[i] for i in range(len(again))] == strings
+        copy = pickle.loads(pickle.dumps(again))
+        assert [copy[i] for i in range(len(copy))] == strings
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 3), (1,)])
+def test_arrays_of_any_size_come_back_read_only(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    array = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    write_array(tmp_path / "x.npy", array)
+    again = map_array(tmp_path / "x.npy")
+    assert again.dtype == array.dtype
+    assert again.tolist() == array.tolist()
+    assert again.size == 0 or not again.flags.writeable
