@@ -1,0 +1,48 @@
+"""Reports as pure functions of a result document: one format a file, one line in :data:`FORMATS` each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+
+from harness.results import ResultDocument
+from rag_core.errors import MissingExtraError
+
+__all__ = ["FORMATS", "Written", "write_report"]
+
+Writer = Callable[[ResultDocument, Path], Sequence[Path]]
+
+#: Format → ``module:function``, called with (document, folder). Loaded when used: the plots come first,
+#: because the markdown shows those that exist.
+FORMATS = {
+    "plots": "harness.render.plots:write",
+    "markdown": "harness.render.markdown:write",
+    "csv": "harness.render.csvfile:write",
+}
+
+
+class Written(list[Path]):
+    """The files that were written; ``notes`` says in a sentence each what was not, and why."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes: list[str] = []
+
+
+def writer(name: str) -> Writer:
+    """The function behind an entry of :data:`FORMATS`."""
+    module, _, attribute = FORMATS[name].partition(":")
+    return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
+
+
+def write_report(document: ResultDocument, folder: Path) -> Written:
+    """Write every format into ``folder``; one that needs a package that is not there becomes a note."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = Written()
+    for name in FORMATS:
+        try:
+            written += writer(name)(document, folder)
+        except MissingExtraError as error:
+            written.notes.append(f"{name} skipped: {error}")
+    return written

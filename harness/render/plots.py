@@ -1,0 +1,336 @@
+"""Three plots as SVG and PNG: quality with intervals, quality against latency, latency by stage.
+
+Figures are made through matplotlib's objects and drawn by Agg and the SVG writer directly, never by pyplot:
+no display, no MPLBACKEND and no state outside this module matter. The same document gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.render.blocks import STAGES, median_s
+from harness.render.format import number, score
+from harness.render.placing import place_labels
+from harness.results import ResultDocument
+from harness.rows import Row, clean, main_metric, make_rows
+from harness.summary import Verdict, metric_title, verdict
+from rag_core.errors import MissingExtraError
+
+__all__ = ["FIGURES", "Plot", "pareto", "require", "write"]
+
+#: Okabe and Ito's palette: told apart with every common kind of colour blindness.
+BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
+SKY, PURPLE, GREY, INK = "#56B4E9", "#CC79A7", "#6B6B6B", "#222222"
+STAGE_COLOURS = dict(zip(STAGES, (BLUE, SKY, ORANGE, PURPLE, GREEN)))
+PIPELINE_MARKS = {"vector": ("o", BLUE), "bm25": ("s", ORANGE), "hybrid": ("D", GREEN)}
+OTHER_MARK = ("^", PURPLE)
+#: Inches and dots per inch: 900 pixels wide.
+WIDTH_IN, DPI = 9.0, 100
+#: Characters of a line of a label; longer ones go on in a second line.
+LONGEST_LINE = 34
+
+STYLE: dict[str, Any] = {
+    "font.size": 12,
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "axes.titlesize": 14,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": "#E2E2E2",
+    "svg.hashsalt": "rag-core-bench",
+    "svg.fonttype": "none",  # text stays text: it can be read aloud, searched and copied
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """One plot: its file's stem, its alternative text and the function that draws it.
+
+    ``draw`` returns a figure, or None where the document holds nothing to draw.
+    """
+
+    stem: str
+    alt: str
+    draw: Callable[[ResultDocument, Sequence[Row], Verdict], Any]
+
+
+def require() -> None:
+    """Raise MissingExtraError where matplotlib cannot be imported."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("plots", "matplotlib", "plots") from error
+
+
+def write(document: ResultDocument, folder: Path) -> list[Path]:
+    """Write every plot as SVG and PNG into ``folder``; a plot without data is removed from there.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    require()
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    document = clean(document)
+    rows, said = make_rows(document), verdict(document)
+    written = []
+    with mpl.rc_context():
+        mpl.rcdefaults()  # the user's matplotlibrc must not change a report
+        mpl.rcParams.update(STYLE)
+        for plot in FIGURES:
+            paths = [folder / f"{plot.stem}.{suffix}" for suffix in ("svg", "png")]
+            figure = plot.draw(document, rows, said)
+            if figure is None:
+                for path in paths:
+                    path.unlink(missing_ok=True)
+                continue
+            metadata = {"Date": None, "Creator": None, "Title": plot.alt}
+            # the PNG first: the SVG writer sets the figure to 72 dots per inch
+            FigureCanvasAgg(figure).print_png(paths[1], metadata={"Software": None})
+            FigureCanvasSVG(figure).print_svg(paths[0], metadata=metadata)
+            written += paths
+    return written
+
+
+def _figure(height_in: float) -> tuple[Any, Any]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH_IN, height_in), dpi=DPI, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.add_subplot()
+
+
+def _short(label: str) -> str:
+    return "\n".join(textwrap.wrap(label, LONGEST_LINE, max_lines=2, placeholder=" …"))
+
+
+def _headline(axes: Any, finding: str, detail: str) -> None:
+    """The finding as title, broken to the figure's width, and below it how it was measured."""
+    figure, left = axes.figure, 0.01
+    figure.suptitle("\n".join(textwrap.wrap(finding, 76)), x=left, ha="left", fontsize=14, fontweight="bold")
+    second = axes.set_title(
+        "\n".join(textwrap.wrap(detail, 105)), loc="left", fontsize=11, fontweight="normal", color=GREY
+    )
+    figure.draw_without_rendering()  # where the axes begin is known only after a draw
+    pixels = figure.transFigure.transform((left, 0))
+    second.set_x(axes.transAxes.inverted().transform(pixels)[0])
+
+
+def _finding(rows: Sequence[Row], said: Verdict, metric: str) -> str:
+    by_id = {row.cell.key.cell_id: row for row in rows}
+    best = by_id[str(said.winner)]
+    value = score(best.cell.mean(metric))
+    found = said.against_baseline
+    if best.is_baseline:
+        return f"Nothing scores above the baseline, {best.label} ({value})"
+    if found is None:
+        return f"{best.label} scores highest ({value}); there is no baseline to compare with"
+    if found.sure:
+        return f"{best.label} scores highest ({value}), {score(found.mean)} above the baseline"
+    return f"{best.label} scores highest ({value}), not told apart from the baseline"
+
+
+def draw_quality(document: ResultDocument, rows: Sequence[Row], said: Verdict) -> Any:
+    """The main metric of each cell with its interval, best on top, the baseline as a line."""
+    metric = main_metric(document)
+    chosen = sorted((row for row in rows if row.ok), key=lambda row: row.cell.mean(metric) or 0.0)
+    if not chosen:
+        return None
+    figure, axes = _figure(1.9 + 0.42 * len(chosen))
+    baseline = next((row for row in chosen if row.is_baseline), None)
+    for y, row in enumerate(chosen):
+        found = row.cell.metrics[metric]
+        mean = found.mean or 0.0
+        marker, colour = PIPELINE_MARKS.get(row.cell.key.pipeline, OTHER_MARK)
+        if found.low is not None and found.high is not None:
+            axes.plot([found.low, found.high], [y, y], color=colour, linewidth=2.2, solid_capstyle="butt")
+        axes.plot([mean], [y], marker=marker, color=colour, markersize=9, linestyle="none")
+        right = max(mean, found.high or 0.0)
+        axes.annotate(score(mean), (right, y), (8, 0), textcoords="offset points", va="center", fontsize=11)
+    axes.set_yticks(range(len(chosen)), [_short(row.label) for row in chosen])
+    axes.set_ylim(-0.6, len(chosen) - 0.4 + (0.5 if baseline else 0.0))
+    if baseline is not None:
+        value = baseline.cell.mean(metric) or 0.0
+        axes.axvline(value, color=INK, linewidth=1.3, linestyle=(0, (5, 3)), zorder=0.5)
+        axes.annotate(
+            f"baseline: {baseline.label} {score(value)}",
+            (value, len(chosen) - 0.15),
+            (6 if value < 0.5 else -6, 0),
+            textcoords="offset points",
+            ha="left" if value < 0.5 else "right",
+            va="center",
+            fontsize=11,
+        )
+    lows = [row.score.low for row in chosen if row.score and row.score.low is not None]
+    left = 0.0 if not lows or min(lows) < 0.4 else min(lows) - 0.05
+    axes.set_xlim(left, 1.06)
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0)
+    n = len(document.dataset.get("query_ids", ()))
+    axes.set_xlabel(f"{metric_title(metric)} (0 to 1, higher is better)")
+    axes.set_ylabel("system")
+    _headline(
+        axes,
+        _finding(rows, said, metric),
+        f"{document.name}: mean over {n} judged queries with its 95 % interval",
+    )
+    return figure
+
+
+def pareto(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Positions of the points that no other beats in both: lower first coordinate, higher second.
+
+    In order of the first coordinate; of equal points the first.
+    """
+    best, out = float("-inf"), []
+    for place in sorted(range(len(points)), key=lambda i: (points[i][0], -points[i][1], i)):
+        if points[place][1] > best:
+            best = points[place][1]
+            out.append(place)
+    return out
+
+
+def draw_quality_latency(document: ResultDocument, rows: Sequence[Row], said: Verdict) -> Any:
+    """The main metric against p95 in milliseconds, with the front of what nothing else beats in both."""
+    metric = main_metric(document)
+    chosen, points = [], []
+    for row in rows:
+        p95, mean = row.speed("p95_s"), row.cell.mean(metric)
+        if row.ok and p95 is not None and p95 > 0 and mean is not None:
+            chosen.append(row)
+            points.append((p95 * 1000, mean))
+    if not chosen:
+        return None
+    figure, axes = _figure(5.6)
+    axes.set_xscale("log")
+    front = pareto(points)
+    axes.step(
+        [points[i][0] for i in front],
+        [points[i][1] for i in front],
+        where="post",
+        color=GREY,
+        linewidth=1.4,
+        zorder=1,
+        label="best for its latency",
+    )
+    for pipeline, (marker, colour) in {**PIPELINE_MARKS, "hybrid+rerank": OTHER_MARK}.items():
+        mine = [p for p, row in zip(points, chosen) if row.cell.key.pipeline == pipeline]
+        if mine:
+            xs, ys = zip(*mine)
+            axes.scatter(xs, ys, s=75, marker=marker, color=colour, label=pipeline, zorder=3)
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    # a decade to the right and a little on the left leaves room for the names
+    axes.set_xlim(min(xs) / 2, max(xs) * 4)
+    reach = max(max(ys) - min(ys), 0.1)
+    axes.set_ylim(max(0.0, min(ys) - 0.15 * reach), min(1.03, max(ys) + 0.2 * reach))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.grid(visible=True, which="major")
+    axes.set_xlabel("latency of a query at p95, ms (logarithmic, lower is better)")
+    axes.set_ylabel(f"{metric_title(metric)} (higher is better)")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=5, frameon=False, fontsize=11)
+    fastest = chosen[front[0]]
+    best = chosen[front[-1]]
+    if fastest is best:
+        finding = f"{best.label} is both the best and the fastest"
+    else:
+        factor = number(points[front[-1]][0] / points[front[0]][0], 2)
+        gain = score(points[front[-1]][1] - points[front[0]][1])
+        finding = f"{best.label} gains {gain} {metric_title(metric)} over {fastest.label} for {factor} times its p95"
+    _headline(axes, finding, f"{document.name}: the line joins what nothing else beats in both")
+    names = [_short(row.label) + (" (baseline)" if row.is_baseline else "") for row in chosen]
+    # most useful first: where there is no room the last ones stay without a name
+    order = [*front, *(i for i in range(len(chosen)) if i not in front)]
+    corners = [c for i, j in zip(front, front[1:]) for c in (points[i], (points[j][0], points[i][1]))]
+    corners.append(points[front[-1]])
+    left_out = place_labels(axes, [points[i] for i in order], [names[i] for i in order], corners)
+    if left_out:
+        axes.annotate(
+            f"{left_out} points without a name: no room",
+            (0.99, 0.02),
+            xycoords="axes fraction",
+            ha="right",
+            fontsize=10,
+            color=GREY,
+        )
+    return figure
+
+
+def draw_stages(document: ResultDocument, rows: Sequence[Row], said: Verdict) -> Any:
+    """Median milliseconds of each stage, stacked, the slowest system on top."""
+    found: list[tuple[Row, list[tuple[str, float]]]] = []
+    for row in rows:
+        parts = [(name, m * 1000) for name in STAGES if (m := median_s(row, name)) is not None]
+        if row.cell.status == "ok" and parts:
+            found.append((row, parts))
+    if not found:
+        return None
+    found.sort(key=lambda item: sum(ms for _, ms in item[1]))
+    figure, axes = _figure(2.3 + 0.42 * len(found))
+    shown: set[str] = set()
+    for y, (_, parts) in enumerate(found):
+        left = 0.0
+        for name, ms in parts:
+            label = {} if name in shown else {"label": name}
+            shown.add(name)
+            axes.barh(
+                y,
+                ms,
+                left=left,
+                height=0.62,
+                color=STAGE_COLOURS[name],
+                edgecolor="white",
+                linewidth=0.4,
+                **label,
+            )
+            left += ms
+        axes.annotate(
+            f"{number(left)} ms", (left, y), (6, 0), textcoords="offset points", va="center", fontsize=11
+        )
+    axes.set_yticks(range(len(found)), [_short(row.label) for row, _ in found])
+    axes.margins(x=0.14)
+    axes.set_ylim(-0.6, len(found) - 0.4)
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("median latency of a query, ms (lower is better)")
+    axes.set_ylabel("system")
+    handles, names = axes.get_legend_handles_labels()
+    ordered = sorted(zip(names, handles), key=lambda pair: STAGES.index(pair[0]))
+    figure.legend(
+        [handle for _, handle in ordered],
+        [name for name, _ in ordered],
+        loc="outside lower center",
+        ncols=len(ordered),
+        frameon=False,
+        fontsize=11,
+    )
+    slowest, parts = found[-1]
+    total = sum(ms for _, ms in parts)
+    name, ms = max(parts, key=lambda part: part[1])
+    share = f"{100 * ms / total:.0f} %" if total else "all"
+    _headline(
+        axes,
+        f"{slowest.label} takes longest, {number(total)} ms; {share} of it in stage “{name}”",
+        f"{document.name}: medians of the warm, timed queries; cold start not included",
+    )
+    return figure
+
+
+FIGURES = (
+    Plot("quality", "Quality of each system with its 95 % interval, against the baseline", draw_quality),
+    Plot("quality_latency", "Quality of each system against its latency at p95", draw_quality_latency),
+    Plot("latency_stages", "Median latency of each system by stage, stacked", draw_stages),
+)

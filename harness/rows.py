@@ -1,0 +1,285 @@
+"""What tables are made of: one row per cell, with its distance from the baseline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from harness.results import CellKey, CellResult, MetricResult, ResultDocument
+from harness.significance import holm, paired_difference
+
+__all__ = [
+    "MAIN_METRIC",
+    "SURE",
+    "Difference",
+    "Row",
+    "Stratum",
+    "clean",
+    "difference",
+    "labels",
+    "main_metric",
+    "make_rows",
+    "metric_names",
+    "strata",
+    "winner",
+]
+
+MAIN_METRIC = "ndcg@10"
+#: Holm-corrected p value below which two systems are told apart.
+SURE = 0.05
+NONE = "-"
+#: Tag value of queries that lack the tag.
+UNTAGGED = "(none)"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One system minus another on the queries that both have a value for.
+
+    Attributes:
+        mean: mean difference of the metric.
+        low, high: its 95 % bootstrap interval.
+        p_value: of the randomisation test, two-sided.
+        adjusted: the same after Holm's correction for all the comparisons made beside it.
+        n: queries compared.
+        relative: ``mean`` over the other system's mean; None where that is 0.
+    """
+
+    mean: float
+    low: float
+    high: float
+    p_value: float
+    adjusted: float
+    n: int
+    relative: float | None
+
+    @property
+    def sure(self) -> bool:
+        """Whether the interval leaves out 0 and the corrected p value is below :data:`SURE`."""
+        return (self.low > 0 or self.high < 0) and self.adjusted < SURE
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One cell as the tables show it.
+
+    Attributes:
+        cell: the cell, its numbers finite or None.
+        label: shortest name that no other cell of the result has.
+        main: the metric that the table sorts and compares by.
+        versus: difference of ``main`` from the baseline; None for the baseline itself, without one, or
+            where there is nothing to compare.
+        headline: mean of ``main`` over the headline queries.
+        headline_n: how many of them were judged.
+    """
+
+    cell: CellResult
+    label: str
+    main: str
+    is_baseline: bool = False
+    is_winner: bool = False
+    versus: Difference | None = None
+    headline: float | None = None
+    headline_n: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether the cell was judged and has a value of the main metric."""
+        return self.cell.status == "ok" and self.cell.mean(self.main) is not None
+
+    @property
+    def score(self) -> MetricResult | None:
+        """The main metric."""
+        return self.cell.metrics.get(self.main)
+
+    def speed(self, name: str) -> float | None:
+        """A figure of ``cell.speed``; None where it was not measured."""
+        return self.cell.speed.get(name)
+
+
+def clean(document: ResultDocument) -> ResultDocument:
+    """A copy with plain numbers only: what is not a number or infinite is None, as in the file."""
+    return ResultDocument.from_dict(document.as_dict())
+
+
+def metric_names(document: ResultDocument) -> list[str]:
+    """Every metric of the run: in the order of its settings, others after them."""
+    measured = dict.fromkeys(name for cell in document.cells for name in cell.metrics)
+    asked = [name for name in document.spec.get("metrics", ()) if isinstance(name, str)]
+    return list(dict.fromkeys([*asked, *measured]))
+
+
+def main_metric(document: ResultDocument) -> str:
+    """``ndcg@10``, or the run's first metric where that was not asked for."""
+    names = metric_names(document)
+    return MAIN_METRIC if MAIN_METRIC in names or not names else names[0]
+
+
+def labels(keys: Sequence[CellKey]) -> dict[str, str]:
+    """Cell id → ``e5-small · hybrid``, with target, dtype or store only where they tell cells apart."""
+    names: dict[str, str] = {}
+    base = {key.cell_id: _short_label(key) for key in keys}
+    for key in keys:
+        twins = [other for other in keys if base[other.cell_id] == base[key.cell_id]]
+        more = [
+            getattr(key, name)
+            for name in ("target", "dtype", "store")
+            if len({getattr(twin, name) for twin in twins}) > 1
+        ]
+        names[key.cell_id] = f"{base[key.cell_id]} ({', '.join(more)})" if more else base[key.cell_id]
+    return names
+
+
+def _short_label(key: CellKey) -> str:
+    parts = [key.provider, key.pipeline]
+    if key.provider == key.pipeline:
+        parts = parts[:1]
+    if key.reranker != NONE:
+        parts.append(key.reranker)
+    return " · ".join(parts)
+
+
+def make_rows(document: ResultDocument, metric: str | None = None) -> list[Row]:
+    """One row per cell in the order of the document."""
+    document = clean(document)
+    main = metric or main_metric(document)
+    names = labels([cell.key for cell in document.cells])
+    query_ids = _query_ids(document)
+    places = [query_ids.index(q) for q in document.dataset.get("headline", ()) if q in set(query_ids)]
+    rows = []
+    for cell in document.cells:
+        values = _values(cell, main)
+        picked = [values[i] for i in places if i < len(values)]
+        known = [value for value in picked if value is not None]
+        rows.append(
+            Row(
+                cell,
+                names[cell.key.cell_id],
+                main,
+                is_baseline=cell.key.cell_id == document.baseline,
+                # a mean over some of the five would be another figure under the same name
+                headline=_mean(known) if len(known) == len(places) else None,
+                headline_n=len(known),
+            )
+        )
+    return _mark_winner(_with_baseline(rows, _seed(document)))
+
+
+def _with_baseline(rows: list[Row], seed: int) -> list[Row]:
+    baseline = next((row for row in rows if row.is_baseline and row.ok), None)
+    if baseline is None:
+        return rows
+    others = [place for place, row in enumerate(rows) if row.ok and row is not baseline]
+    found = differences([(rows[place].cell, baseline.cell) for place in others], rows[0].main, seed)
+    out = list(rows)
+    for place, versus in zip(others, found):
+        out[place] = replace(rows[place], versus=versus)
+    return out
+
+
+def winner(rows: Iterable[Row]) -> Row | None:
+    """The row with the highest main metric; of equal ones the first."""
+    best: Row | None = None
+    for row in rows:
+        if row.ok and (best is None or _known(row) > _known(best)):
+            best = row
+    return best
+
+
+def _known(row: Row) -> float:
+    mean = row.cell.mean(row.main)
+    return -math.inf if mean is None else mean
+
+
+def _mark_winner(rows: list[Row]) -> list[Row]:
+    best = winner(rows)
+    return [replace(row, is_winner=row is best) for row in rows]
+
+
+def difference(a: CellResult, b: CellResult, metric: str, seed: int = 0) -> Difference | None:
+    """``a`` minus ``b``, paired by query; None where they share no query with two values."""
+    return differences([(a, b)], metric, seed)[0]
+
+
+def differences(
+    pairs: Sequence[tuple[CellResult, CellResult]], metric: str, seed: int = 0
+) -> list[Difference | None]:
+    """:func:`difference` of each pair, their p values corrected together (Holm)."""
+    return paired([(_values(a, metric), _values(b, metric)) for a, b in pairs], seed)
+
+
+def paired(
+    pairs: Sequence[tuple[Sequence[float | None], Sequence[float | None]]], seed: int = 0
+) -> list[Difference | None]:
+    """First minus second of each pair of value lists, row by row; rows that lack a value are left out."""
+    found: list[Difference | None] = []
+    for a, b in pairs:
+        both = [(x, y) for x, y in zip(a, b) if x is not None and y is not None]
+        found.append(_paired(tuple(x for x, _ in both), tuple(y for _, y in both), seed) if both else None)
+    known = [d for d in found if d is not None]
+    corrected = iter(holm([d.p_value for d in known]))
+    return [d and replace(d, adjusted=next(corrected)) for d in found]
+
+
+@lru_cache(maxsize=1024)  # the terminal, the report and the plots ask for the same pairs
+def _paired(a: tuple[float, ...], b: tuple[float, ...], seed: int) -> Difference:
+    got = paired_difference(a, b, seed=seed)
+    other = sum(b) / len(b)
+    relative = got.mean / other if other else None
+    return Difference(got.mean, got.low, got.high, got.p_value, got.p_value, got.n, relative)
+
+
+@dataclass(frozen=True, slots=True)
+class Stratum:
+    """The queries of one tag value: how many were judged, and each cell's mean on them."""
+
+    value: str
+    n: int
+    means: Mapping[str, float | None] = field(default_factory=dict)
+
+
+def strata(document: ResultDocument, tag: str, metric: str) -> list[Stratum]:
+    """The judged queries by the value of ``tag``, sorted by value; empty when no query has the tag.
+
+    A cell's mean is None where one of its values is missing.
+    """
+    document = clean(document)
+    tags: Mapping[str, Mapping[str, object]] = document.dataset.get("query_tags", {})
+    groups: dict[str, list[int]] = {}
+    for place, query_id in enumerate(_query_ids(document)):
+        value = tags.get(query_id, {}).get(tag)
+        groups.setdefault(UNTAGGED if value is None else str(value), []).append(place)
+    if set(groups) <= {UNTAGGED}:
+        return []
+    out = []
+    for value, places in sorted(groups.items(), key=lambda item: (item[0] == UNTAGGED, item[0])):
+        means: dict[str, float | None] = {}
+        for cell in document.cells:
+            values = _values(cell, metric)
+            known = [values[i] for i in places if i < len(values)]
+            means[cell.key.cell_id] = _mean([v for v in known if v is not None], len(places))
+        out.append(Stratum(value, len(places), means))
+    return out
+
+
+def _values(cell: CellResult, metric: str) -> list[float | None]:
+    found = cell.metrics.get(metric)
+    if cell.status != "ok" or found is None or found.mean is None:
+        return []
+    return found.per_query
+
+
+def _mean(values: Sequence[float], expected: int | None = None) -> float | None:
+    if not values or (expected is not None and len(values) != expected):
+        return None
+    return math.fsum(values) / len(values)
+
+
+def _query_ids(document: ResultDocument) -> list[str]:
+    return list(document.dataset.get("query_ids", ()))
+
+
+def _seed(document: ResultDocument) -> int:
+    return int(document.spec.get("seed") or 0)

@@ -1,0 +1,266 @@
+"""The verdict on a run in sentences: who wins, how sure that is, what it costs, what to beware of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from harness.metrics import Metric
+from harness.render.format import interval, megabytes, p_value, percent, score, seconds, signed
+from harness.results import ResultDocument
+from harness.rows import Difference, Row, clean, differences, main_metric, make_rows, strata
+from harness.rows import winner as best_of
+from rag_core.errors import RagCoreError
+
+__all__ = ["Verdict", "metric_title", "reasons", "verdict"]
+
+#: Sentences about warnings beyond these only say how many more there are.
+MOST_WARNINGS = 6
+#: Below this a difference of two means is rounding, not a finding.
+LEAST_DIFFERENCE = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a run says.
+
+    Attributes:
+        sentences: for people, the most important first.
+        metric: the metric they speak of.
+        winner, runner_up: cell ids; None where there is none.
+        against_baseline: the winner's difference from the baseline, corrected for all such comparisons.
+        against_runner_up: from the runner-up, corrected for the winner's comparisons with every cell.
+        headline_change: relative change against the baseline on the headline queries.
+        equals: ids of the cells that cannot be told apart from the winner, best first.
+    """
+
+    sentences: tuple[str, ...]
+    metric: str
+    winner: str | None = None
+    runner_up: str | None = None
+    against_baseline: Difference | None = None
+    against_runner_up: Difference | None = None
+    headline_change: float | None = None
+    equals: tuple[str, ...] = ()
+
+
+def metric_title(name: str) -> str:
+    """``nDCG@10`` for ``ndcg@10``; the name itself where it is not one of ours."""
+    try:
+        return Metric.parse(name).title
+    except RagCoreError:
+        return name
+
+
+def verdict(document: ResultDocument, metric: str | None = None) -> Verdict:
+    """Judge ``document`` by ``metric``: ``ndcg@10``, or the run's first metric without it."""
+    document = clean(document)
+    metric = metric or main_metric(document)
+    rows = make_rows(document, metric)
+    best = best_of(rows)
+    if best is None:
+        first = f"Not measured: no cell has a value of {metric_title(metric)}."
+        return Verdict((first, *_cautions(document, rows, metric)), metric)
+    others = sorted((row for row in rows if row.ok and row is not best), key=lambda r: -_mean(r))
+    seed = int(document.spec.get("seed") or 0)
+    apart = differences([(best.cell, row.cell) for row in others], metric, seed)
+    equals = [row for row, found in zip(others, apart) if found is None or not found.sure]
+    baseline = next((row for row in rows if row.is_baseline and row.ok), None)
+    change = _headline_change(best, baseline)
+    sentences = [
+        _winner_sentence(document, best, metric),
+        *_baseline_sentences(best, baseline, rows, change),
+        *_rival_sentences(others, apart, equals),
+        *_cost_sentences(best, baseline, equals),
+        *_cautions(document, rows, metric),
+    ]
+    return Verdict(
+        tuple(sentences),
+        metric,
+        winner=best.cell.key.cell_id,
+        runner_up=others[0].cell.key.cell_id if others else None,
+        against_baseline=best.versus,
+        against_runner_up=apart[0] if apart else None,
+        headline_change=change,
+        equals=tuple(row.cell.key.cell_id for row in equals),
+    )
+
+
+def _mean(row: Row) -> float:
+    return row.cell.mean(row.main) or 0.0
+
+
+def _winner_sentence(document: ResultDocument, best: Row, metric: str) -> str:
+    found = best.cell.metrics[metric]
+    bounds = interval(found.low, found.high)
+    n = len(document.dataset.get("query_ids", ()))
+    return (
+        f"{best.label} scores highest: {metric_title(metric)} {score(found.mean)} "
+        f"(95 % interval {bounds}, {n} judged queries)."
+    )
+
+
+def _evidence(found: Difference) -> str:
+    """``+0.289 (+55 %), 95 % interval +0.200 to +0.380, corrected p < 0.001``."""
+    relative = f" ({percent(found.relative)})" if found.relative is not None else ""
+    p = p_value(found.adjusted)
+    return (
+        f"{signed(found.mean)}{relative}, 95 % interval {signed(found.low)} to {signed(found.high)}, "
+        f"corrected p {p if p.startswith('<') else f'= {p}'}"
+    )
+
+
+def _headline_change(best: Row, baseline: Row | None) -> float | None:
+    if baseline is None or best is baseline or not baseline.headline or best.headline is None:
+        return None
+    return best.headline / baseline.headline - 1
+
+
+def _baseline_sentences(
+    best: Row, baseline: Row | None, rows: Sequence[Row], change: float | None
+) -> list[str]:
+    if baseline is None:
+        return ["Nothing is compared with the baseline: it was not measured."]
+    if best is baseline:
+        return ["That is the baseline itself: nothing measured here scores higher."]
+    name = f"the baseline ({baseline.label}, {score(_mean(baseline))})"
+    out = []
+    if best.versus is None:
+        out.append(f"The difference from {name} was not measured: no query has both values.")
+    elif best.versus.sure:
+        out.append(f"It beats {name}: {_evidence(best.versus)}.")
+    else:
+        out.append(f"It cannot be told apart from {name}: {_evidence(best.versus)}.")
+    compared = sum(row.versus is not None for row in rows)
+    if out and best.versus is not None and compared > 1:
+        out[-1] = out[-1][:-1] + f" (Holm, {compared} comparisons)."
+    if best.headline is not None and baseline.headline is not None:
+        relative = f" ({percent(change)})" if change is not None else ""
+        out.append(
+            f"On the {best.headline_n} headline queries it reaches {score(best.headline)} "
+            f"against the baseline's {score(baseline.headline)}{relative}."
+        )
+    return out
+
+
+def _rival_sentences(
+    others: Sequence[Row], apart: Sequence[Difference | None], equals: Sequence[Row]
+) -> list[str]:
+    if not others or all(row.is_baseline for row in others):
+        return []
+    runner_up, found = others[0], apart[0]
+    about = f"the runner-up {runner_up.label} ({score(_mean(runner_up))})"
+    if found is None:
+        first = f"The difference from {about} was not measured: no query has both values."
+    elif found.sure:
+        first = f"It is ahead of {about}: {_evidence(found)}."
+    else:
+        first = f"It cannot be told apart from {about}: {_evidence(found)}."
+    more = [row for row in equals if row is not runner_up]
+    if not more:
+        return [first]
+    named = ", ".join(f"{row.label} ({score(_mean(row))})" for row in more)
+    return [first, f"Nor from: {named}." if runner_up in equals else f"Not told apart either: {named}."]
+
+
+def _cost(row: Row) -> str:
+    parts = [
+        f"p50 {seconds(row.speed('p50_s'))}" if row.speed("p50_s") is not None else "",
+        f"p95 {seconds(row.speed('p95_s'))}" if row.speed("p95_s") is not None else "",
+        f"{megabytes(row.speed('peak_rss_bytes'))} of memory at its peak"
+        if row.speed("peak_rss_bytes") is not None
+        else "",
+    ]
+    return ", ".join(part for part in parts if part) or "not measured"
+
+
+def _cost_sentences(best: Row, baseline: Row | None, equals: Sequence[Row]) -> list[str]:
+    line = f"It costs, per query and warm: {_cost(best)}"
+    if baseline is not None and baseline is not best:
+        line += f"; the baseline: {_cost(baseline)}"
+    out = [line + "."]
+    own = best.speed("p95_s")
+    timed = [(p95, row) for row in equals if (p95 := row.speed("p95_s")) is not None]
+    if own is not None and timed:
+        p95, fastest = min(timed, key=lambda pair: pair[0])
+        if p95 < own:
+            out.append(
+                f"Of those not told apart from it, {fastest.label} answers fastest: p95 {seconds(p95)} "
+                f"against {seconds(own)}."
+            )
+    return out
+
+
+def _cautions(document: ResultDocument, rows: Sequence[Row], metric: str) -> Iterable[str]:
+    """What limits the verdict."""
+    if document.status != "complete":
+        yield f"The run is not complete ({document.status}): what follows may still change."
+    without = document.dataset.get("n_without_relevant") or 0
+    if without:
+        yield f"{_count(without, 'query has', 'queries have')} no relevant document and no part in the means."
+    failed = [row for row in rows if row.cell.status == "failed"]
+    skipped = [row for row in rows if row.cell.status == "skipped"]
+    for what, chosen in (("failed", failed), ("could not run here", skipped)):
+        if chosen:
+            named = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons(chosen).items())
+            yield f"{len(chosen)} of {len(rows)} cells {what}: {named.rstrip('.')}."
+    for row in rows:
+        lost = row.cell.counts.get("n_failed", 0)
+        if row.cell.status == "ok" and lost:
+            yield f"{row.label}: {_count(lost, 'query', 'queries')} failed and count 0."
+    yield from _fusion_cautions(document, rows, metric)
+    yield from _warnings(document, rows, metric)
+
+
+def _count(n: int, one: str, many: str) -> str:
+    return f"{n} {one if n == 1 else many}"
+
+
+def reasons(rows: Iterable[Row]) -> dict[str, list[str]]:
+    """Reason → labels of the cells that ended for it."""
+    out: dict[str, list[str]] = {}
+    for row in rows:
+        out.setdefault(row.cell.reason or "no reason was recorded", []).append(row.label)
+    return out
+
+
+def _fusion_cautions(document: ResultDocument, rows: Sequence[Row], metric: str) -> Iterable[str]:
+    """Hybrid cells that score below the better of their two legs."""
+    bm25 = next((row for row in rows if row.ok and row.cell.key.pipeline == "bm25"), None)
+    found: list[tuple[Row, Row]] = []
+    for row in rows:
+        if not row.ok or row.cell.key.pipeline != "hybrid":
+            continue
+        vector = replace(row.cell.key, pipeline="vector")
+        legs = [leg for leg in (bm25, next((r for r in rows if r.ok and r.cell.key == vector), None)) if leg]
+        leg = max(legs, key=_mean, default=None)
+        if leg is not None and _mean(leg) > _mean(row) + LEAST_DIFFERENCE:
+            found.append((row, leg))
+    seed = int(document.spec.get("seed") or 0)
+    lost = differences([(row.cell, leg.cell) for row, leg in found], metric, seed)
+    for (row, leg), gap in zip(found, lost):
+        if gap is None:
+            continue
+        sure = "" if gap.sure else " (not told apart)"
+        yield (
+            f"Fusion does not pay for {row.cell.key.provider}: {row.label} {score(_mean(row))} is below its "
+            f"better leg, {leg.label} {score(_mean(leg))}: {_evidence(gap)}{sure}."
+        )
+
+
+def _warnings(document: ResultDocument, rows: Sequence[Row], metric: str) -> Iterable[str]:
+    """Each different warning once; one about languages with the means by language."""
+    first: dict[str, Row] = {}
+    for row in rows:
+        for text in row.cell.warnings:
+            first.setdefault(text, row)
+    by_language = strata(document, "lang", metric)
+    for text, row in list(first.items())[:MOST_WARNINGS]:
+        shown = ""
+        if "languages" in text or " is made for " in text:
+            means = [(part.value, part.means.get(row.cell.key.cell_id)) for part in by_language]
+            shown = ", ".join(f"{value} {score(mean)}" for value, mean in means if mean is not None)
+        detail = f" ({row.label}, {metric_title(metric)}: {shown})" if shown else ""
+        yield f"Warning: {text.rstrip('.')}{detail}."
+    if len(first) > MOST_WARNINGS:
+        yield f"{len(first) - MOST_WARNINGS} further warnings stand in the report."

