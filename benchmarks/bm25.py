@@ -54,7 +54,7 @@ class Corpus:
         """Distinct words of one document each, without the hundred most common (stop words)."""
         rng = np.random.default_rng(seed)
         ends = np.cumsum(self.lengths)
-        made = []
+        made: list[list[str]] = []
         while len(made) < count:
             document = int(rng.integers(len(self.lengths)))
             own = np.unique(self.ids[ends[document] - self.lengths[document] : ends[document]])

@@ -36,6 +36,8 @@ FORMAT = 1
 MANIFEST = "bm25.json"
 #: With more postings than this share of the corpus, a dense accumulator beats sorting them.
 DENSE_SHARE = 0.5
+#: Postings worked out at a time when building.
+BLOCK = 1 << 18
 #: Filters whose answers are kept, one byte a document each.
 KEPT_MASKS = 64
 ARRAYS = ("starts", "rows", "impacts")
@@ -283,18 +285,26 @@ def postings(
         ``rows`` int32: text numbers, ascending within a term; ``impacts`` float32: what the term adds
         to the score of that text.
     """
-    n = len(lengths)
+    n = max(len(lengths), 1)
     keys = ids.astype(np.int64)
-    keys *= max(n, 1)
-    keys += np.repeat(np.arange(n), lengths)
+    keys *= n
+    keys += np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
     keys.sort()  # one integer sort groups by term, then by text
-    first = np.flatnonzero(np.concatenate((np.ones(min(1, keys.size), bool), keys[1:] != keys[:-1])))
-    tf = np.diff(np.append(first, keys.size)).astype(np.float64)
-    terms, docs = np.divmod(keys[first], max(n, 1))
-    df = np.bincount(terms, minlength=n_terms)
-    idf = np.log1p((n - df + 0.5) / (df + 0.5))
-    average = float(lengths.mean()) if n and lengths.any() else 1.0
+    is_first = np.ones(keys.size + 1, bool)  # and one past the end
+    np.not_equal(keys[1:], keys[:-1], out=is_first[1:-1])
+    first = np.flatnonzero(is_first)
+    del is_first
+    starts = np.searchsorted(first, np.searchsorted(keys, np.arange(n_terms + 1) * n)).astype(np.int64)
+    df = np.diff(starts)
+    idf = np.log1p((len(lengths) - df + 0.5) / (df + 0.5))
+    average = float(lengths.mean()) if lengths.any() else 1.0
     norm = k1 * (1 - b + b * lengths.astype(np.float64) / average)
-    impacts = idf[terms] * tf / (tf + norm[docs])
-    starts = np.concatenate(([0], np.cumsum(df))).astype(np.int64)
-    return {"starts": starts, "rows": docs.astype(np.int32), "impacts": impacts.astype(np.float32)}
+    rows, impacts = np.empty(len(first) - 1, np.int32), np.empty(len(first) - 1, np.float32)
+    # In blocks: temporary arrays of full size would cost more, in fresh memory, than the arithmetic.
+    for low in range(0, len(rows), BLOCK):
+        bounds = first[low : low + BLOCK + 1]
+        terms, docs = np.divmod(keys[bounds[:-1]], n)
+        tf = np.diff(bounds).astype(np.float64)
+        rows[low : low + BLOCK] = docs
+        impacts[low : low + BLOCK] = idf[terms] * tf / (tf + norm[docs])
+    return {"starts": starts, "rows": rows, "impacts": impacts}

@@ -80,6 +80,14 @@ def test_chinese_finds_the_library_alone() -> None:
     assert mixed.top("gpu", 10).doc_ids == ("d1",)
     japanese = BM25.build(corpus("図書館で本を借りる", "駅前の喫茶店"))
     assert japanese.top("図書館", 10).doc_ids == ("d1",)
+    korean = BM25.build(corpus("도서관에서 책을 빌립니다", "바다는 넓습니다"))
+    assert korean.top("도서관", 10).doc_ids == ("d1",)
+    russian = BM25.build(corpus("Книги выдают в библиотеке", "Море большое"), Analyser(("ru",)))
+    assert russian.top("библиотека", 10).doc_ids == ("d1",)
+    assert (
+        mixed.describe()["analyser"]
+        == "nfkc-casefold+script-segments+stop-words(en,es,pt)+snowball(en,es,pt)"
+    )
 
 
 def test_documents_without_a_shared_word_are_never_hits() -> None:
@@ -104,6 +112,20 @@ def test_postings_of_many_terms_and_texts() -> None:
     made = postings(ids, lengths, 100_000, 1.2, 0.75)
     assert made["starts"][-2:].tolist() == [0, 50_000]
     assert np.array_equal(made["rows"], np.arange(50_000))
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=9), st.integers(1, 5))
+def test_blocks_do_not_change_the_postings(texts: list[list[int]], block: int) -> None:
+    ids = np.array([term for text in texts for term in text], np.int64)
+    lengths = np.array([len(text) for text in texts], np.int32)
+    whole = postings(ids, lengths, 10, 1.2, 0.75)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rag_core.bm25.BLOCK", block)
+        parts = postings(ids, lengths, 10, 1.2, 0.75)
+    assert all(np.array_equal(whole[name], parts[name]) for name in whole)
+    expected = [sorted({i for i, text in enumerate(texts) if term in text}) for term in range(10)]
+    starts = whole["starts"]
+    assert [whole["rows"][starts[t] : starts[t + 1]].tolist() for t in range(10)] == expected
 
 
 def test_equal_scores_follow_the_tie_rule_at_the_cut() -> None:
