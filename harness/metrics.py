@@ -5,7 +5,8 @@ these metrics, so a run is first reduced to those and the rest is arithmetic on 
 
 **Queries without a relevant document** have no value and no part in any mean: the values are those of
 :func:`evaluated_queries`, in that order. A query of these that a run does not answer counts 0. Queries
-that a run answers without being judged are ignored.
+that a run answers without being judged are ignored. (trec_eval agrees on every query's value, but its
+mean counts a query without a relevant document as 0.)
 """
 
 from __future__ import annotations
