@@ -28,8 +28,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Grades = Mapping[str, Mapping[str, int]]
 
-#: Up to this many relevant documents are looked up one by one; more, in one pass over the ranking.
-FEW = 4
+#: Up to this many relevant documents are looked up one by one; for more, one pass over the list is faster.
+FEW = 8
 NO_CUTOFF = np.iinfo(np.int64).max
 
 _NAME = re.compile(r"([a-z_]+)(?:@([1-9][0-9]{0,8}))?")
@@ -213,42 +213,44 @@ def evaluate(
 
 def reduce(run: Mapping[str, Ranking | Sequence[str]], relevance: Grades) -> Ranks:
     """``run`` and ``relevance`` as numbers, over :func:`evaluated_queries`."""
-    hits: list[tuple[int, int, int]] = []
-    ideal: list[tuple[int, int]] = []
+    # flat lists of plain integers: numpy takes them in many times faster than a list of tuples
     queries = evaluated_queries(relevance)
-    retrieved, relevant = np.zeros(len(queries), np.int64), np.zeros(len(queries), np.int64)
+    places: list[int] = []
+    gains: list[int] = []
+    ideal: list[int] = []
+    found, retrieved, relevant = ([0] * len(queries) for _ in range(3))
     for row, query_id in enumerate(queries):
         grades = {doc_id: grade for doc_id, grade in relevance[query_id].items() if grade >= 1}
         relevant[row] = len(grades)
-        ideal += [(row, grade) for grade in grades.values()]
+        ideal += grades.values()
         ranking = run.get(query_id)
         if ranking is None:
             continue
         ids = ranking.doc_ids if isinstance(ranking, Ranking) else tuple(dict.fromkeys(ranking))
         retrieved[row] = len(ids)
         if len(grades) <= FEW:
-            for doc_id, grade in grades.items():
-                try:
-                    hits.append((row, ids.index(doc_id) + 1, grade))
-                except ValueError:
-                    continue
+            here = [ids.index(doc_id) for doc_id in set(grades).intersection(ids)]
         else:
-            hits += [(row, rank, grades[doc_id]) for rank, doc_id in enumerate(ids, 1) if doc_id in grades]
-    found = np.array(hits, np.int64).reshape(-1, 3)
-    found = found[np.lexsort((found[:, 1], found[:, 0]))]
-    best = np.array(ideal, np.int64).reshape(-1, 2)
-    best = best[np.lexsort((-best[:, 1], best[:, 0]))]
+            here = [place for place, doc_id in enumerate(ids) if doc_id in grades]
+        places += here
+        gains += [grades[ids[place]] for place in here]
+        found[row] = len(here)
+    rows = np.arange(len(queries))
+    query, rank, gain = np.repeat(rows, found), np.array(places, np.int64) + 1, np.array(gains, np.float64)
+    order = np.lexsort((rank, query))
+    ideal_query, ideal_gain = np.repeat(rows, relevant), np.array(ideal, np.float64)
+    best = np.lexsort((-ideal_gain, ideal_query))
     return Ranks(
         n=len(queries),
-        query=found[:, 0],
-        rank=found[:, 1],
-        gain=found[:, 2].astype(np.float64),
-        nth=_position_in_group(found[:, 0]),
-        retrieved=retrieved,
-        relevant=relevant,
-        ideal_query=best[:, 0],
-        ideal_rank=_position_in_group(best[:, 0]),
-        ideal_gain=best[:, 1].astype(np.float64),
+        query=query,
+        rank=rank[order],
+        gain=gain[order],
+        nth=_position_in_group(query),
+        retrieved=np.array(retrieved, np.int64),
+        relevant=np.array(relevant, np.int64),
+        ideal_query=ideal_query,
+        ideal_rank=_position_in_group(ideal_query),
+        ideal_gain=ideal_gain[best],
     )
 
 
