@@ -112,6 +112,14 @@ def test_language_is_told_from_function_words_and_letters(text: str, language: s
     assert detect_language(text, ("en", "es", "pt"), "en") == language
 
 
+def test_a_language_that_is_given_wins_over_one_that_is_told() -> None:
+    assert THREE.language_of("Where is the library?", "pt") == "pt"
+    assert THREE.language_of("¿Dónde está la biblioteca?", "xx") == "es"
+    assert THREE.language_of("¿Dónde está la biblioteca?") == "es"
+    assert ENGLISH.language_of("¿Dónde está la biblioteca?") == "en"
+    assert Analyser.raw().language_of("anything", "es") == ""
+
+
 def test_scripts_and_letters_tell_other_languages() -> None:
     assert detect_language("Городская библиотека", ("en", "ru", "el"), "en") == "ru"
     assert detect_language("Δημοτική βιβλιοθήκη", ("en", "ru", "el"), "en") == "el"
