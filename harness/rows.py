@@ -18,10 +18,12 @@ __all__ = [
     "Stratum",
     "clean",
     "difference",
+    "differences",
     "labels",
     "main_metric",
     "make_rows",
     "metric_names",
+    "paired",
     "strata",
     "winner",
 ]

@@ -22,7 +22,7 @@ NARROWEST = 72
 
 
 def records(document: ResultDocument) -> list[dict[str, Any]]:
-    """One dict per cell: :data:`KEY_COLUMNS`, each metric by its name, :data:`SPEED_COLUMNS`; full precision."""
+    """One dict per cell: :data:`KEY_COLUMNS`, each metric by its name, :data:`SPEED_COLUMNS`."""
     document = clean(document)
     names = metric_names(document)
     out = []

@@ -23,6 +23,7 @@ __all__ = [
     "not_measured",
     "provenance",
     "speed",
+    "stage_names",
     "stages",
     "warnings",
     "what_was_run",
@@ -87,11 +88,16 @@ def speed(rows: Sequence[Row]) -> str:
     )
 
 
+def stage_names(rows: Sequence[Row]) -> list[str]:
+    """Every stage that ran, in the order of :data:`STAGES`; unknown ones follow by name."""
+    ran = {name for row in rows if row.cell.status == "ok" for name in row.cell.stages}
+    return [name for name in STAGES if name in ran] + sorted(ran - set(STAGES))
+
+
 def stages(rows: Sequence[Row]) -> str:
     """Median milliseconds of each stage."""
     measured = [row for row in rows if row.cell.status == "ok" and row.cell.stages]
-    names = [name for name in STAGES if any(name in row.cell.stages for row in measured)]
-    names += sorted({name for row in measured for name in row.cell.stages} - set(STAGES))
+    names = stage_names(measured)
     if not names:
         return ""
     body = [[row.label, *(milliseconds(median_s(row, name)) for name in names)] for row in measured]
@@ -211,15 +217,15 @@ def _pairs(head: str, values: Iterable[tuple[str, Any]]) -> str:
 def data_set(document: ResultDocument) -> str:
     """Sizes, hashes and licence of the data, and the rule about queries without an answer."""
     data = document.dataset
-    names = ("name", "languages", "licence", "n_documents", "n_documents_empty")
-    names += ("n_queries", "n_judgements", "n_without_relevant")
+    names = ["name", "languages", "licence", "n_documents", "n_documents_empty"]
+    names += ["n_queries", "n_judgements", "n_without_relevant"]
     pairs = [(name, data.get(name)) for name in names]
     pairs += [(f"hash of {part}", digest) for part, digest in (data.get("hash") or {}).items()]
     out = "## Data set\n\n" + _pairs("data set", pairs)
     out += (
-        f"\nThe {number(len(data.get('query_ids', ())))} queries with a relevant document are judged; queries "
-        f"without one ({data.get('n_without_relevant', 0)} here) have no ideal ranking and are left out of "
-        "every mean. A document is relevant from grade 1 on.\n"
+        f"\nThe {number(len(data.get('query_ids', ())))} queries with a relevant document are judged; "
+        f"queries without one ({data.get('n_without_relevant', 0)} here) have no ideal ranking and are "
+        "left out of every mean. A document is relevant from grade 1 on.\n"
     )
     notes = data.get("notes") or []
     return out + ("\n" + "".join(f"- {escape(str(note))}\n" for note in notes) if notes else "")

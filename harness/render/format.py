@@ -6,6 +6,7 @@ import math
 
 __all__ = [
     "MISSING",
+    "figure",
     "interval",
     "megabytes",
     "milliseconds",
@@ -113,3 +114,14 @@ def rate(value_per_s: float | None) -> str:
         if value_per_s >= size:
             return f"{number(value_per_s / size)} {unit}"
     return number(value_per_s)
+
+
+def figure(name: str, value: float | None) -> str:
+    """A figure in the unit that its name tells (``_s``, ``_bytes``, ``_per_s``); a score without one."""
+    if name.endswith("_per_s"):
+        return rate(value)
+    if name.endswith("_s"):
+        return seconds(value)
+    if name.endswith("_bytes"):
+        return megabytes(value)
+    return score(value)

@@ -103,8 +103,8 @@ def _main_table(rows: Sequence[Row], metric: str) -> str:
         numeric=len(columns) - 2,
     )
     return table + (
-        "\nBold: the highest. Δ: difference from the baseline on the same queries, with a bootstrap interval; "
-        "p values of the randomisation test after Holm's correction.\n"
+        "\nBold: the highest. Δ: difference from the baseline on the same queries, with a bootstrap "
+        "interval; p values of the randomisation test after Holm's correction.\n"
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 __all__ = ["place_labels"]
 
 #: Distances from the point in points (1/72 inch), nearest first, and directions, right first.
-DISTANCES = (9, 20, 34, 50, 70, 95)
+DISTANCES = (9.0, 20.0, 34.0, 50.0, 70.0, 95.0)
 ANGLES = (0, 90, 270, 180, 45, 315, 135, 225)
 FONT_SIZE = 11
 #: Free pixels kept around every name and every point.
@@ -43,9 +44,9 @@ def place_labels(
     renderer = figure.canvas.get_renderer()
     inside = axes.get_window_extent(renderer)
     frame = (inside.x0, inside.y0, inside.x1, inside.y1)
-    taken = [_around(*axes.transData.transform(point), POINT_RADIUS) for point in points]
+    taken = [_around(axes.transData.transform(point), POINT_RADIUS) for point in points]
     corners = [axes.transData.transform(point) for point in line]
-    for (x0, y0), (x1, y1) in zip(corners, corners[1:]):
+    for (x0, y0), (x1, y1) in pairwise(corners):
         taken.append((min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)))
     scale = figure.dpi / 72
     left_out = 0
@@ -102,7 +103,8 @@ def _box(x: float, y: float, width: float, height: float, ha: str, va: str) -> B
     return left - GAP, bottom - GAP, left + width + GAP, bottom + height + GAP
 
 
-def _around(x: float, y: float, radius: float) -> Box:
+def _around(centre: Sequence[float], radius: float) -> Box:
+    x, y = centre
     return x - radius, y - radius, x + radius, y + radius
 
 

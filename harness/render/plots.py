@@ -9,10 +9,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from harness.render.blocks import STAGES, median_s
+from harness.render.blocks import STAGES, median_s, stage_names
 from harness.render.format import number, score
 from harness.render.placing import place_labels
 from harness.results import ResultDocument
@@ -80,9 +82,9 @@ def write(document: ResultDocument, folder: Path) -> list[Path]:
         MissingExtraError: matplotlib is not installed.
     """
     require()
-    import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    mpl, agg, svg = (
+        import_module(f"matplotlib{name}") for name in ("", ".backends.backend_agg", ".backends.backend_svg")
+    )
 
     document = clean(document)
     rows, said = make_rows(document), verdict(document)
@@ -99,8 +101,8 @@ def write(document: ResultDocument, folder: Path) -> list[Path]:
                 continue
             metadata = {"Date": None, "Creator": None, "Title": plot.alt}
             # the PNG first: the SVG writer sets the figure to 72 dots per inch
-            FigureCanvasAgg(figure).print_png(paths[1], metadata={"Software": None})
-            FigureCanvasSVG(figure).print_svg(paths[0], metadata=metadata)
+            agg.FigureCanvasAgg(figure).print_png(paths[1], metadata={"Software": None})
+            svg.FigureCanvasSVG(figure).print_svg(paths[0], metadata=metadata)
             written += paths
     return written
 
@@ -115,7 +117,7 @@ def _figure(height_in: float) -> tuple[Any, Any]:
 
 
 def _short(label: str) -> str:
-    return "\n".join(textwrap.wrap(label, LONGEST_LINE, max_lines=2, placeholder=" …"))
+    return "\n".join(textwrap.wrap(label, LONGEST_LINE, max_lines=2, break_on_hyphens=False))
 
 
 def _headline(axes: Any, finding: str, detail: str) -> None:
@@ -230,8 +232,7 @@ def draw_quality_latency(document: ResultDocument, rows: Sequence[Row], said: Ve
     for pipeline, (marker, colour) in {**PIPELINE_MARKS, "hybrid+rerank": OTHER_MARK}.items():
         mine = [p for p, row in zip(points, chosen) if row.cell.key.pipeline == pipeline]
         if mine:
-            xs, ys = zip(*mine)
-            axes.scatter(xs, ys, s=75, marker=marker, color=colour, label=pipeline, zorder=3)
+            axes.scatter(*zip(*mine), s=75, marker=marker, color=colour, label=pipeline, zorder=3)
     xs, ys = [x for x, _ in points], [y for _, y in points]
     # a decade to the right and a little on the left leaves room for the names
     axes.set_xlim(min(xs) / 2, max(xs) * 4)
@@ -249,12 +250,13 @@ def draw_quality_latency(document: ResultDocument, rows: Sequence[Row], said: Ve
     else:
         factor = number(points[front[-1]][0] / points[front[0]][0], 2)
         gain = score(points[front[-1]][1] - points[front[0]][1])
-        finding = f"{best.label} gains {gain} {metric_title(metric)} over {fastest.label} for {factor} times its p95"
+        gained = f"{gain} {metric_title(metric)} over {fastest.label}"
+        finding = f"{best.label} gains {gained} for {factor} times its p95"
     _headline(axes, finding, f"{document.name}: the line joins what nothing else beats in both")
     names = [_short(row.label) + (" (baseline)" if row.is_baseline else "") for row in chosen]
     # most useful first: where there is no room the last ones stay without a name
     order = [*front, *(i for i in range(len(chosen)) if i not in front)]
-    corners = [c for i, j in zip(front, front[1:]) for c in (points[i], (points[j][0], points[i][1]))]
+    corners = [c for i, j in pairwise(front) for c in (points[i], (points[j][0], points[i][1]))]
     corners.append(points[front[-1]])
     left_out = place_labels(axes, [points[i] for i in order], [names[i] for i in order], corners)
     if left_out:
@@ -272,8 +274,9 @@ def draw_quality_latency(document: ResultDocument, rows: Sequence[Row], said: Ve
 def draw_stages(document: ResultDocument, rows: Sequence[Row], said: Verdict) -> Any:
     """Median milliseconds of each stage, stacked, the slowest system on top."""
     found: list[tuple[Row, list[tuple[str, float]]]] = []
+    order = stage_names(rows)
     for row in rows:
-        parts = [(name, m * 1000) for name in STAGES if (m := median_s(row, name)) is not None]
+        parts = [(name, m * 1000) for name in order if (m := median_s(row, name)) is not None]
         if row.cell.status == "ok" and parts:
             found.append((row, parts))
     if not found:
@@ -286,16 +289,8 @@ def draw_stages(document: ResultDocument, rows: Sequence[Row], said: Verdict) ->
         for name, ms in parts:
             label = {} if name in shown else {"label": name}
             shown.add(name)
-            axes.barh(
-                y,
-                ms,
-                left=left,
-                height=0.62,
-                color=STAGE_COLOURS[name],
-                edgecolor="white",
-                linewidth=0.4,
-                **label,
-            )
+            colour = STAGE_COLOURS.get(name, GREY)
+            axes.barh(y, ms, left=left, height=0.62, color=colour, edgecolor="white", linewidth=0.4, **label)
             left += ms
         axes.annotate(
             f"{number(left)} ms", (left, y), (6, 0), textcoords="offset points", va="center", fontsize=11
@@ -308,7 +303,7 @@ def draw_stages(document: ResultDocument, rows: Sequence[Row], said: Verdict) ->
     axes.set_xlabel("median latency of a query, ms (lower is better)")
     axes.set_ylabel("system")
     handles, names = axes.get_legend_handles_labels()
-    ordered = sorted(zip(names, handles), key=lambda pair: STAGES.index(pair[0]))
+    ordered = sorted(zip(names, handles), key=lambda pair: order.index(pair[0]))
     figure.legend(
         [handle for _, handle in ordered],
         [name for name, _ in ordered],
