@@ -122,8 +122,9 @@ def diff(
     ] = None,
 ) -> None:
     """Compare two results. Exit 1 when a gate fails, 2 when they are not comparable."""
-    from harness.compare import compare, diff_lines
+    from harness.compare import compare
     from harness.gates import Gate, evaluate, exit_code, gate_lines
+    from harness.render.diff import diff_lines
     from harness.results import load_result
 
     gates = [Gate.parse(text) for text in fail_on or ()]
