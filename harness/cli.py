@@ -135,11 +135,11 @@ def diff(
 
 
 @app.command()
-def providers() -> None:
+def providers(format: Annotated[str, typer.Option(help="text or md.")] = "text") -> None:
     """Every provider and reranker with its targets, and why one cannot run here."""
-    from harness.command import provider_lines
+    from harness.command import provider_lines, provider_table
 
-    print("\n".join(provider_lines()))
+    print("\n".join(provider_table() if format == "md" else provider_lines()))
 
 
 @data_app.command("list")

@@ -19,7 +19,16 @@ from harness.runner import run as run_spec
 from rag_core.errors import InvalidArgumentError
 from rag_core.registry import EMBEDDERS, RERANKERS, Registry, load_plugins
 
-__all__ = ["RunOptions", "check_lines", "doctor_lines", "provider_lines", "run_command", "terminal_width"]
+__all__ = [
+    "RunOptions",
+    "check_lines",
+    "doctor_lines",
+    "files_as_data",
+    "provider_lines",
+    "provider_table",
+    "run_command",
+    "terminal_width",
+]
 
 Print = Callable[..., None]
 NARROW = 80
@@ -238,6 +247,25 @@ class LiveReporter:
             self._progress.remove_task(self._task)
         label = f"{event.label} {event.stage or 'starting'}"
         self._task = self._progress.add_task(label, completed=event.done, total=event.total or None)
+
+
+def provider_table() -> list[str]:
+    """The providers and rerankers as markdown, the same on every machine; the README holds it."""
+    load_plugins()
+    lines = ["| kind | name | model | target | width | extra | note |", "|---|---|---|---|---|---|---|"]
+    for registry in (EMBEDDERS, RERANKERS):
+        for spec in registry:
+            cells = (
+                registry.kind,
+                f"`{spec.name}`",
+                spec.model,
+                spec.target,
+                spec.dim or "",
+                spec.extra,
+                spec.note,
+            )
+            lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return lines
 
 
 def provider_lines() -> list[str]:

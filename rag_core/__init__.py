@@ -2,6 +2,7 @@
 
 from rag_core.factory import get_default_embedder, get_default_reranker, get_embedder, get_reranker
 from rag_core.fingerprint import Fingerprint
+from rag_core.index import Hit, Index, SearchResult
 from rag_core.types import Document, Qrel, Query, Ranking, Run, ScoredDoc
 
 __version__ = "0.1.0"
@@ -9,11 +10,14 @@ __version__ = "0.1.0"
 __all__ = [
     "Document",
     "Fingerprint",
+    "Hit",
+    "Index",
     "Qrel",
     "Query",
     "Ranking",
     "Run",
     "ScoredDoc",
+    "SearchResult",
     "get_default_embedder",
     "get_default_reranker",
     "get_embedder",
