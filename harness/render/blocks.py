@@ -79,7 +79,7 @@ def speed(rows: Sequence[Row]) -> str:
         warm[-1] += [milliseconds(row.speed(name)) for name in ("p50_s", "p95_s", "p99_s")]
     columns = ["system", "import", "load", "first call", "embed corpus", "build BM25", "docs/s", "tokens/s"]
     out = "## Cold start and throughput\n\n" + pipe_table(columns, cold, numeric=7)
-    out += "\nNone of these counts in the latencies below.\n"
+    out += "\nThe latencies below count none of these.\n"
     columns = ["system", "samples", "warm-ups thrown away", "p50 ms", "p95 ms", "p99 ms"]
     out += "\n## Warm latency of a query\n\n" + pipe_table(columns, warm, numeric=5)
     return out + (
@@ -190,7 +190,7 @@ def _cell_settings(row: Row) -> Iterable[tuple[str, Any]]:
     fusion = own.get("fusion")
     if isinstance(fusion, Mapping):
         weights = fusion.get("weights")
-        shown = "equal weights" if weights is None else f"weights {weights}"
+        shown = "equal weights" if weights is None else f"weights {_plain(weights)}"
         yield "fusion", f"{fusion.get('method')}, k = {_plain(fusion.get('k'))}, {shown}"
     if own.get("reranker"):
         yield f"reranker {row.cell.key.reranker}", own["reranker"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,7 +16,8 @@ from harness.tables import pipe_table
 __all__ = ["diff_lines", "diff_markdown"]
 
 WIDTH = 80
-LONGEST_VALUE = 60
+LONGEST_VALUE = 150
+_DIGEST = re.compile(r"[0-9a-f]{32,}")
 TITLES = {
     "p50_s": "latency p50",
     "p95_s": "latency p95",
@@ -37,7 +39,7 @@ def diff_lines(comparison: Comparison) -> list[str]:
     lines = [f"{comparison.old} → {comparison.new}: {comparison.verdict}"]
     lines += [f"  {text}" for text in _obstacles(comparison)]
     for name, changes in _by_figure(comparison):
-        lines.append(title(name))
+        lines.append(f"{title(name)}: old → new, change [its 95 % interval]")
         lines += [f"  {label}: {_moved(change)}: {_verdict(change)}" for label, change in changes]
     lines += list(_closing(comparison))
     return [part for line in lines for part in _wrapped(line)]
@@ -92,6 +94,8 @@ def _mismatch(mismatch: Mismatch) -> str:
 
 def _value(value: Any) -> str:
     text = "absent" if value is None else str(value)
+    if _DIGEST.fullmatch(text):
+        return text[:16]
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
 
 
@@ -124,13 +128,8 @@ def _fine(value: float | None) -> str:
 
 
 def _moved(change: Change) -> str:
-    old, new, moved, bounds, p = _fields(change)
-    parts = [f"{old} → {new}", moved]
-    if bounds != MISSING:
-        parts.append(f"95 % interval {bounds}")
-    if p != MISSING:
-        parts.append(f"p {p}")
-    return ", ".join(parts)
+    old, new, moved, bounds, _ = _fields(change)
+    return f"{old} → {new}, {moved}" + (f" [{bounds}]" if bounds != MISSING else "")
 
 
 def _verdict(change: Change) -> str:

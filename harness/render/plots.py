@@ -140,7 +140,7 @@ def _finding(rows: Sequence[Row], said: Verdict, metric: str) -> str:
     if best.is_baseline:
         return f"Nothing scores above the baseline, {best.label} ({value})"
     if found is None:
-        return f"{best.label} scores highest ({value}); there is no baseline to compare with"
+        return f"{best.label} scores highest ({value}); no baseline was measured"
     if found.sure:
         return f"{best.label} scores highest ({value}), {score(found.mean)} above the baseline"
     return f"{best.label} scores highest ({value}), not told apart from the baseline"
