@@ -94,8 +94,9 @@ def report(
     from harness.results import load_result
 
     folder = out or (result if result.is_dir() else result.parent)
-    for path in write_report(load_result(result), folder):
-        print(path)
+    written = write_report(load_result(result), folder)
+    for line in (*written, *written.notes):
+        print(line)
 
 
 @app.command()

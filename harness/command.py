@@ -140,9 +140,10 @@ def run_command(options: RunOptions, say: Print) -> int:
     except KeyboardInterrupt:
         document, status = load_result(out), 130
         say("interrupted; the finished cells are kept. Go on with the same command.")
-    notes = [str(path) for path in write_report(document, out)]
+    written = write_report(document, out)
     summarise(document, say)
-    say(f"report: {out / 'report.md'} ({len(notes)} files)")
+    for line in (*written.notes, f"report: {out / 'report.md'} ({len(written)} files)"):
+        say(line)
     return status or (3 if any(cell.status != "ok" for cell in document.cells) else 0)
 
 
