@@ -132,9 +132,9 @@ class GateOutcome:
 def evaluate(comparison: Comparison, gates: Sequence[Gate]) -> list[GateOutcome]:
     """Each gate on every cell that the old result measured.
 
-    A figure that is missing or null in the new result fails. A change of latency that exceeds the limit
-    but stays within its own noise does not fail: it cannot be told. A mean is a plain number on the same
-    queries: it fails by its value.
+    A figure that is missing or null in the new result fails. A change of speed or memory that exceeds
+    the limit but stays within its noise does not fail: it cannot be told, and the lines say so. A mean
+    is a plain number on the same queries: it fails by its value.
     """
     return [GateOutcome(gate, tuple(_findings(comparison, gate))) for gate in gates]
 
@@ -165,8 +165,7 @@ def _finding(pair: CellPair, gate: Gate) -> Finding:
         return Finding(pair.label, False, REGRESSED, f"missing: no value in {where}", change)
     if not gate.exceeded(change):
         return Finding(pair.label, True, OK, _moved(change), change)
-    sampled = change.low is not None and change.is_speed
-    if sampled and change.verdict != REGRESSED:
+    if change.noise is not None and change.verdict != REGRESSED:
         reason = f"{_moved(change)}, within the noise of {percent(change.noise).lstrip('+')}"
         return Finding(pair.label, True, CANNOT_BE_TOLD, reason, change)
     return Finding(pair.label, False, REGRESSED, _moved(change), change)

@@ -277,7 +277,7 @@ def draw_stages(document: ResultDocument, rows: Sequence[Row], said: Verdict) ->
     order = stage_names(rows)
     for row in rows:
         parts = [(name, m * 1000) for name in order if (m := median_s(row, name)) is not None]
-        if row.cell.status == "ok" and parts:
+        if row.cell.status == "ok" and sum(ms for _, ms in parts) > 0:
             found.append((row, parts))
     if not found:
         return None
@@ -315,7 +315,7 @@ def draw_stages(document: ResultDocument, rows: Sequence[Row], said: Verdict) ->
     slowest, parts = found[-1]
     total = sum(ms for _, ms in parts)
     name, ms = max(parts, key=lambda part: part[1])
-    share = f"{100 * ms / total:.0f} %" if total else "all"
+    share = "over 99 %" if 0.995 <= ms / total < 1 else f"{100 * ms / total:.0f} %"
     _headline(
         axes,
         f"{slowest.label} takes longest, {number(total)} ms; {share} of it in stage “{name}”",

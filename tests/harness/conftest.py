@@ -196,6 +196,6 @@ def document() -> ResultDocument:
     return make_document()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def factory() -> Callable[..., ResultDocument]:
     return make_document
