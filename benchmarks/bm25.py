@@ -6,7 +6,8 @@
 The corpus is Zipfian (words drawn with probability 1/rank, about 100 a document), the queries hold five
 words drawn from documents, and every engine gets the same tokens, k1 and b. Ours also answers from an
 index written to disk and mapped. "bm25s" is its public ``retrieve``, most of whose time goes into picking
-the best of all documents; "scores only" leaves that out and ranks nothing. Absolute times depend on the machine; the ratios are what to read.
+the best of all documents; "scores only" leaves that out and ranks nothing. Absolute times depend on the
+machine; the ratios are what to read.
 """
 
 from __future__ import annotations

@@ -28,12 +28,14 @@ Many = list[str] | None
 
 def main() -> None:
     """Run the command; errors of this project end it with status 2 and one readable line."""
-    from rag_core.errors import RagCoreError
-    from rag_core.secrets import redact
-
     try:
         app()
-    except RagCoreError as error:
+    except Exception as error:
+        from rag_core.errors import RagCoreError
+        from rag_core.secrets import redact
+
+        if not isinstance(error, RagCoreError):
+            raise
         print(f"bench: {redact(str(error))}", file=sys.stderr)
         sys.exit(USAGE)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -74,6 +75,8 @@ class RunSpec:
             raise InvalidArgumentError(f"pipeline {unknown[0]!r}; accepted: {', '.join(PIPELINES)}")
         if self.analyser not in ("language", "raw"):
             raise InvalidArgumentError(f"analyser {self.analyser!r}; accepted: language, raw")
+        if not (math.isfinite(self.rrf_k) and self.rrf_k > 0):
+            raise InvalidArgumentError(f"rrf_k is {self.rrf_k}; accepted: a finite number above 0")
         for name, least in (("k", 1), ("candidate_pool", 1), ("repeats", 1), ("warmup", 0), ("threads", 0)):
             if getattr(self, name) < least:
                 raise InvalidArgumentError(f"{name} is {getattr(self, name)}; accepted: {least} or more")

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,12 +19,14 @@ from harness.config import BASELINE, FREE_SETTINGS, RunSpec
 from harness.datasets import Dataset, load_dataset
 from harness.environment import environment, worker_environment
 from harness.measure import file_name
-from harness.metrics import evaluated_queries
+from harness.metrics import Metric, evaluated_queries
 from harness.results import CellKey, CellResult, ResultDocument, load_result
 from rag_core import __version__
-from rag_core.errors import ProviderUnavailableError, RagCoreError
+from rag_core.errors import ProviderUnavailableError, RagCoreError, UnknownNameError
 from rag_core.factory import SpecString, resolve
-from rag_core.registry import EMBEDDERS, RERANKERS, load_plugins
+from rag_core.lexical import ENGINES
+from rag_core.registry import EMBEDDERS, RERANKERS, load_plugins, nearest
+from rag_core.stores import STORES
 
 __all__ = ["Event", "ResultConflictError", "plan", "run"]
 
@@ -118,9 +120,13 @@ def plan(spec: RunSpec) -> tuple[list[Job], list[CellResult]]:
     """The jobs of ``spec`` in order, and the cells that cannot run here with the reason.
 
     Raises:
-        UnknownNameError, SpecStringError: a provider or reranker does not exist.
+        UnknownNameError, SpecStringError: a provider, reranker, store, engine or metric does not exist.
     """
     jobs, skipped = [], []
+    for name in spec.metrics:
+        Metric.parse(name)
+    _known("store", spec.stores, STORES)
+    _known("lexical engine", (spec.lexical,), ENGINES)
     bm25 = CellKey(spec.data, spec.lexical, "cpu", NONE, NONE, "bm25", NONE)
     jobs.append(Job("lexical", "bm25", "", [bm25] if "bm25" in spec.pipelines else []))
     for text in spec.rerankers:
@@ -137,6 +143,12 @@ def plan(spec: RunSpec) -> tuple[list[Job], list[CellResult]]:
         pinned = str(replace(parsed, target=found.target))
         jobs.append(Job("provider", pinned, pinned, list(_cells(spec, label, found.target))))
     return jobs, skipped
+
+
+def _known(kind: str, names: Iterable[str], table: Iterable[str]) -> None:
+    for name in names:
+        if name not in table:
+            raise UnknownNameError(f"unknown {kind} {name!r}{nearest(name, table)}")
 
 
 def _cells(spec: RunSpec, provider: str, target: str) -> Iterator[CellKey]:

@@ -19,6 +19,8 @@ KEY_COLUMNS = ("data", "provider", "target", "dtype", "store", "pipeline", "rera
 SPEED_COLUMNS = ("p50_s", "p95_s", "docs_per_s", "peak_rss_bytes")
 #: What the columns of figures need beside a system's name folded to a few characters.
 NARROWEST = 72
+#: From this width on columns stand two blanks apart.
+ROOMY = 96
 
 
 def records(document: ResultDocument) -> list[dict[str, Any]]:
@@ -105,7 +107,8 @@ def terminal_table(document: ResultDocument, width: int = 80) -> str:
     width = max(width, NARROWEST)
     rows = make_rows(document)
     title = metric_title(rows[0].main) if rows else metric_title("ndcg@10")
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    gap = 1 if width >= ROOMY else 0  # beside the box's own column of blanks
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, gap, 0, 0), pad_edge=False, show_edge=False)
     table.add_column("", width=1)
     table.add_column("system", overflow="fold", min_width=8)
     table.add_column(title, justify="right", no_wrap=True)

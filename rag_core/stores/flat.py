@@ -199,7 +199,7 @@ class FlatStore:
             raise StoreError(f"the store {self.path} is closed")
 
     def _mask(self, where: Mapping[str, Any]) -> np.ndarray[Any, Any]:
-        key = json.dumps(where, sort_keys=True, default=str)
+        key = repr(where)  # unlike JSON, tells 1 from "1" and True
         mask = self._masks.get(key)
         if mask is None:
             matches = compile_where(where)
