@@ -19,6 +19,7 @@ from harness.config import RunSpec
 from harness.results import load_result, result_schema
 from harness.runner import Event, ResultConflictError, plan, run
 from rag_core.errors import UnknownNameError
+from rag_core.registry import EMBEDDERS
 
 PLUGIN = """
 import json, os, time
@@ -107,6 +108,8 @@ def counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("RAG_PLUGINS", "providers:register,counting:register")
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setattr("rag_core.registry._loaded", set())
+    # what the plug-in registers goes with the test
+    monkeypatch.setattr(EMBEDDERS, "_specs", dict(EMBEDDERS._specs))
     sys.modules.pop("counting", None)
     return log
 
