@@ -132,7 +132,7 @@ def run_command(options: RunOptions, say: Print) -> int:
     spec = options.spec()
     out = options.out or _default_folder(spec)
     reporter: LogReporter | LiveReporter = LiveReporter() if is_interactive() else LogReporter(say)
-    say(f"{_data_name(spec.data)}: {len(spec.providers)} providers into {out}")
+    say(f"{_data_name(spec.data)}: {', '.join(spec.providers)} into {out}")
     status = 0
     try:
         with reporter:
@@ -142,8 +142,9 @@ def run_command(options: RunOptions, say: Print) -> int:
         say("interrupted; the finished cells are kept. Go on with the same command.")
     written = write_report(document, out)
     summarise(document, say)
-    for line in (*written.notes, f"report: {out / 'report.md'} ({len(written)} files)"):
-        say(line)
+    for note in written.notes:
+        say(wrapped(note))
+    say(f"report: {out / 'report.md'} ({len(written)} files)")
     return status or (3 if any(cell.status != "ok" for cell in document.cells) else 0)
 
 

@@ -177,7 +177,7 @@ def _document(spec: RunSpec, dataset: Dataset) -> ResultDocument:
         name=dataset.name,
         status="running",
         created=_now(),
-        spec={**spec.as_dict(), "data": dataset.name},
+        spec={**spec.as_dict(), "data": dataset.name, "scope": spec.scope or dataset.scope},
         spec_digest=spec.digest,
         dataset={
             "name": dataset.name,
@@ -216,6 +216,8 @@ def _keep(old: ResultDocument, new: ResultDocument, file: Path) -> list[CellResu
         (what, a, b)
         for what, a, b in (
             ("data set", old.dataset.get("hash"), new.dataset["hash"]),
+            ("choice of languages", old.dataset.get("languages"), new.dataset["languages"]),
+            ("scope", _scopes(old), _scopes(old) and [new.spec["scope"]]),
             ("settings", old.spec_digest, new.spec_digest),
             ("version", old.tool.get("version"), new.tool["version"]),
         )
@@ -235,6 +237,11 @@ def _keep(old: ResultDocument, new: ResultDocument, file: Path) -> list[CellResu
         )
     new.resumed_from = [*old.resumed_from, old.created]
     return [cell for cell in old.cells if cell.status == "ok"]
+
+
+def _scopes(document: ResultDocument) -> list[str]:
+    """The scopes that the measured cells searched within; one, unless nothing was measured."""
+    return sorted({cell.settings["scope"] for cell in document.cells if "scope" in cell.settings})
 
 
 def _baseline(document: ResultDocument) -> str | None:

@@ -248,6 +248,12 @@ def test_other_settings_or_data_are_refused(data: Path, tmp_path: Path) -> None:
     run(spec(data, "fake", pipelines=("bm25",)), tmp_path / "out")
     with pytest.raises(ResultConflictError, match=r"another settings \(rrf_k: 60.0 / 10.0\).*--fresh"):
         run(spec(data, "fake", rrf_k=10.0), tmp_path / "out")
+    (data / "dataset.toml").write_text('scope = "lang"\n')
+    with pytest.raises(ResultConflictError, match="another scope"):
+        run(spec(data, "fake"), tmp_path / "out")
+    (data / "dataset.toml").write_text('languages = ["pt"]\n')
+    with pytest.raises(ResultConflictError, match="another choice of languages"):
+        run(spec(data, "fake"), tmp_path / "out")
     (data / "qrels" / "test.tsv").write_text(QRELS.replace("ferry\t2", "ferry\t1"))
     with pytest.raises(ResultConflictError, match="another data set"):
         run(spec(data, "fake"), tmp_path / "out")
