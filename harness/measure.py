@@ -37,7 +37,7 @@ __all__ = ["measure_lexical", "measure_provider"]
 
 Emit = Callable[..., None]
 #: Documents handed to a provider in one call while the corpus is embedded.
-CHUNK = 32
+CHUNK = 64
 #: Documents embedded a second time, alone, to see whether their neighbours changed the vector.
 SELF_CHECK_DOCUMENTS = 8
 SELF_CHECK_COSINE = 0.999

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -32,7 +33,7 @@ class LexicalEngine(Protocol):
         ...
 
 
-class _Peer:
+class _Peer(ABC):
     """The two other engines: terms from the analyser, hits only where a term is shared.
 
     What is added around an engine is done on arrays, so that its time stays close to its own.
@@ -56,9 +57,9 @@ class _Peer:
             terms[analysed.ids[end - n : end]].tolist() for end, n in zip(ends, analysed.lengths)
         ]
 
+    @abstractmethod
     def scores(self, terms: list[str]) -> NDArray[Any]:
         """The engine's score of every document, shape ``(n_documents,)``; ``terms`` are all indexed."""
-        raise NotImplementedError
 
     def search(self, queries: Sequence[Query], k: int, where: Mapping[str, Any] | None = None) -> Run:
         """The best ``k`` documents that share a term with the query."""
