@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from providers._common import count, require
-from providers._onnx import open_session
+from providers._onnx import TOKEN_BUDGET, open_session
 from providers._pairs import PairEncoder
 from providers._rows import RowRunner
 from providers._weights import Weights, find_weights, read_json, window_tokens
@@ -32,8 +32,6 @@ __all__ = ["ANY_MODEL", "CrossEncoder", "load"]
 ANY_MODEL = "any"
 #: Used where the files of the model do not state a window.
 USUAL_WINDOW_TOKENS = 512
-#: Tokens of one call, padding included, for models whose rows do not depend on each other.
-TOKEN_BUDGET = 1024
 INPUTS = frozenset(("input_ids", "attention_mask", "token_type_ids"))
 
 
