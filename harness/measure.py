@@ -375,9 +375,9 @@ def _rerank(this: Job, reranker: Reranker, fused: Timed) -> tuple[Timed, dict[st
         return timed_, {}
     n_cut = sum(cut.values())
     if n_cut:
-        timed_.warnings.append(
-            f"reranker {reranker.name} read {n_cut} of {sum(pairs.values())} pairs only in part"
-        )
+        said = f"reranker {reranker.name} read {n_cut} of {sum(pairs.values())} pairs only in part"
+        window = getattr(reranker, "max_tokens", 0)
+        timed_.warnings.append(f"{said}: its window has {window} tokens" if window else said)
     return timed_, {"n_truncated_pairs": n_cut}
 
 

@@ -220,6 +220,7 @@ def test_a_reranker_says_what_it_cut_and_which_languages_it_lacks(
 ) -> None:
     """O31: three documents for each of three queries, all longer than what a window of 46 letters leaves;
     warm-ups and the second round read the same pairs again."""
+    (data / "dataset.toml").write_text('languages = ["en", "es"]')
     cut = f"cross-encoder?path={tiny_cross_encoder}&max_tokens=46&languages=en"
     whole = f"cross-encoder?path={tiny_cross_encoder}&max_tokens=46&languages=en,es&windows=10"
     settings = {
@@ -234,7 +235,7 @@ def test_a_reranker_says_what_it_cut_and_which_languages_it_lacks(
     assert "n_truncated_pairs" not in cells["fake-overlap"].counts | cells["-"].counts
     assert cells[cut].warnings == [
         "reranker cross-encoder is made for en; the data set also has es",
-        "reranker cross-encoder read 9 of 9 pairs only in part",
+        "reranker cross-encoder read 9 of 9 pairs only in part: its window has 46 tokens",
     ]
     assert cells[whole].warnings == cells["-"].warnings == []
     assert cells[cut].settings["reranker"].startswith("cross-encoder:tiny@cpu#")
