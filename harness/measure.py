@@ -28,7 +28,7 @@ from rag_core.factory import get_reranker, resolve
 from rag_core.fusion import rrf
 from rag_core.lexical import get_lexical
 from rag_core.protocols import EmbedProvider, Reranker, Vectors
-from rag_core.registry import EMBEDDERS, Spec, load_attribute
+from rag_core.registry import EMBEDDERS, RERANKERS, Spec, load_attribute
 from rag_core.reranking import reorder
 from rag_core.stores import create_store
 from rag_core.types import EMPTY_RANKING, Document, Query, Ranking, Run
@@ -223,7 +223,7 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
     emit("progress", stage="queries", done=0, total=len(this.queries))
     embedded = this.time_queries(embed_query)
     base.counts["n_truncated_queries"] = _stat(embedder, "truncated") - truncated
-    rerankers: dict[str, Reranker | str] = {}
+    rerankers: dict[str, tuple[Reranker, list[str]] | str] = {}
     for store_name in dict.fromkeys(key.store for key in this.wanted):
         store = create_store(store_name, this.work / file_name(this.wanted[0]) / store_name, fingerprint)
         if documents:
@@ -250,14 +250,16 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
                 emit("cell", cell=_plain(this.cell(key, fused.rankings, fused.failed, hybrid, base)))
                 continue
             if key.reranker not in rerankers:
-                rerankers[key.reranker] = _load_reranker(key.reranker)
-            reranker = rerankers[key.reranker]
-            if isinstance(reranker, str):
-                emit("cell", cell=_plain(replace(base, key=key, status="failed", reason=reranker)))
+                rerankers[key.reranker] = _load_reranker(key.reranker, this.dataset.languages)
+            loaded = rerankers[key.reranker]
+            if isinstance(loaded, str):
+                emit("cell", cell=_plain(replace(base, key=key, status="failed", reason=loaded)))
                 continue
+            reranker, notes = loaded
             emit("progress", stage=f"rerank {key.reranker}", done=0, total=len(this.queries))
-            reranked = _rerank(this, reranker, fused)
-            cell = this.cell(key, reranked.rankings, reranked.failed, {**hybrid, "rerank": reranked}, base)
+            reranked, cut = _rerank(this, reranker, fused)
+            own = replace(base, counts=base.counts | cut, warnings=[*base.warnings, *notes])
+            cell = this.cell(key, reranked.rankings, reranked.failed, {**hybrid, "rerank": reranked}, own)
             cell.settings["reranker"] = reranker.fingerprint
             emit("cell", cell=_plain(cell))
         store.close()
@@ -332,14 +334,21 @@ def _fuse(this: Job, searched: Timed, lexical: Timed) -> Timed:
     return this.time_queries(call)
 
 
-def _load_reranker(text: str) -> Reranker | str:
+def _load_reranker(text: str, corpus: Sequence[str]) -> tuple[Reranker, list[str]] | str:
+    """The reranker with a warning if it is not made for the languages of ``corpus``, or why there is none."""
     try:
-        return get_reranker(text)
+        spec, _ = resolve(RERANKERS, text)
+        reranker = get_reranker(text)
     except Exception as error:  # noqa: BLE001 - the reason becomes the row's; other rows go on
         return f"{type(error).__name__}: {error}"
+    made_for = getattr(reranker, "languages", ()) or spec.languages  # a folder's are known to the reranker
+    return reranker, _language_warning(f"reranker {spec.name}", made_for, corpus)
 
 
-def _rerank(this: Job, reranker: Reranker, fused: Timed) -> Timed:
+def _rerank(this: Job, reranker: Reranker, fused: Timed) -> tuple[Timed, dict[str, int]]:
+    """The reordered lists, and ``n_truncated_pairs`` where the reranker counts what it cuts."""
+    pairs: dict[str, int] = {}
+    cut: dict[str, int] = {}
     texts = {document.doc_id: document.indexed_text for document in this.dataset.documents}
     notes: dict[str, int] = {}
 
@@ -350,7 +359,10 @@ def _rerank(this: Job, reranker: Reranker, fused: Timed) -> Timed:
         if not len(whole):
             return whole
         pool = whole.top(this.spec.candidate_pool)
+        before = _stat(reranker, "truncated")
         again = reorder(pool, reranker.rerank(query.text, [texts[doc_id] for doc_id in pool.doc_ids]))
+        # by query, for warm-ups and further rounds cut the same pairs again
+        pairs[query.query_id], cut[query.query_id] = len(pool), _stat(reranker, "truncated") - before
         for warning in again.warnings:
             notes[warning] = notes.get(warning, 0) + 1
         # the fused documents beyond the pool follow in their order, as in the library
@@ -359,7 +371,14 @@ def _rerank(this: Job, reranker: Reranker, fused: Timed) -> Timed:
 
     timed_ = this.time_queries(call)
     timed_.warnings = [f"{warning} (in {count} calls)" for warning, count in notes.items()]
-    return timed_
+    if not hasattr(reranker, "stats"):
+        return timed_, {}
+    n_cut = sum(cut.values())
+    if n_cut:
+        said = f"reranker {reranker.name} read {n_cut} of {sum(pairs.values())} pairs only in part"
+        window = getattr(reranker, "max_tokens", 0)
+        timed_.warnings.append(f"{said}: its window has {window} tokens" if window else said)
+    return timed_, {"n_truncated_pairs": n_cut}
 
 
 def _read_lexical(path: Path) -> tuple[Timed, dict[str, Any]]:
@@ -386,8 +405,8 @@ def _document_counts(dataset: Dataset) -> dict[str, int]:
     return {"n_documents_stored": len(dataset.documents) - empty, "n_documents_empty": empty}
 
 
-def _stat(embedder: EmbedProvider, name: str) -> int:
-    return int(getattr(getattr(embedder, "stats", None), name, 0))
+def _stat(provider: EmbedProvider | Reranker, name: str) -> int:
+    return int(getattr(getattr(provider, "stats", None), name, 0))
 
 
 def _plain(cell: CellResult) -> dict[str, Any]:

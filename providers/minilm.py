@@ -9,9 +9,7 @@ The weights are stored as int8 and multiplied as floats, so a row does not depen
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
+from providers._bert import VOCABULARY, bert_tokenizer
 from providers._common import count, only_model, require
 from providers._onnx import OnnxEmbedder, open_session
 from rag_core.devices import usable_cpus
@@ -22,26 +20,6 @@ __all__ = ["VOCABULARY", "bert_tokenizer", "load"]
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 MAX_TOKENS = 256
-VOCABULARY = Path(__file__).parent / "data" / "bert_uncased_vocab.txt"
-
-
-def bert_tokenizer(spec: Spec) -> Any:
-    """BERT's uncased WordPiece tokenizer; adds ``[CLS]`` and ``[SEP]``, neither pads nor cuts.
-
-    Raises:
-        MissingExtraError: ``tokenizers`` is not installed.
-    """
-    tokenizers = require(spec, "tokenizers")
-    words = VOCABULARY.read_text(encoding="utf-8").splitlines()
-    vocabulary = {word: number for number, word in enumerate(words)}
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(vocabulary, unk_token="[UNK]"))
-    tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        special_tokens=[(token, vocabulary[token]) for token in ("[CLS]", "[SEP]")],
-    )
-    return tokenizer
 
 
 def load(spec: Spec, *, threads: str | int = "") -> OnnxEmbedder:

@@ -10,7 +10,24 @@ from rag_core.errors import ProviderError
 from rag_core.protocols import Reranker
 from rag_core.types import Ranking
 
-__all__ = ["Reordered", "reorder", "rerank_ranking"]
+__all__ = ["Reordered", "RerankStats", "reorder", "rerank_ranking"]
+
+
+@dataclass(slots=True)
+class RerankStats:
+    """Counts since the reranker was made.
+
+    Attributes:
+        pairs: candidates scored.
+        truncated: of these, pairs of which the query or the candidate was cut.
+        rows: inputs that the model read; more than ``pairs`` where candidates are read in windows.
+        tokens: tokens that the model read, padding excluded.
+    """
+
+    pairs: int = 0
+    truncated: int = 0
+    rows: int = 0
+    tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ COUNTS = (
     ("documents stored", "n_documents_stored"),
     ("truncated documents", "n_truncated_documents"),
     ("truncated queries", "n_truncated_queries"),
+    ("truncated pairs", "n_truncated_pairs"),
     ("duplicates", "n_duplicates"),
 )
 

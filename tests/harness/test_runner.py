@@ -218,6 +218,44 @@ def test_rerankers_each_have_a_cell(data: Path, tmp_path: Path) -> None:
     assert set(cells["noop"].stages) == {"embed", "vector", "bm25", "fusion", "rerank"}
 
 
+def test_a_reranker_says_what_it_cut_and_which_languages_it_lacks(
+    data: Path, tmp_path: Path, tiny_cross_encoder: Path
+) -> None:
+    """O31: three documents for each of three queries, all longer than what a window of 46 letters leaves;
+    warm-ups and the second round read the same pairs again."""
+    (data / "dataset.toml").write_text('languages = ["en", "es"]')
+    cut = f"cross-encoder?path={tiny_cross_encoder}&max_tokens=46&languages=en"
+    whole = f"cross-encoder?path={tiny_cross_encoder}&max_tokens=46&languages=en,es&windows=10"
+    settings = {
+        "pipelines": ("hybrid", "hybrid+rerank"),
+        "rerankers": (cut, whole, "fake-overlap"),
+        "repeats": 2,
+    }
+    document = run(spec(data, "fake", **settings), tmp_path / "out")
+    cells = {cell.key.reranker: cell for cell in document.cells}
+    assert cells[cut].counts["n_truncated_pairs"] == 9
+    assert cells[whole].counts["n_truncated_pairs"] == 0
+    assert "n_truncated_pairs" not in cells["fake-overlap"].counts | cells["-"].counts
+    assert cells[cut].warnings == [
+        "reranker cross-encoder is made for en; the data set also has es",
+        "reranker cross-encoder read 9 of 9 pairs only in part: its window has 46 tokens",
+    ]
+    assert cells[whole].warnings == cells["-"].warnings == []
+    assert cells[cut].settings["reranker"].startswith("cross-encoder:tiny@cpu#")
+
+
+def test_a_reranker_without_weights_is_a_failed_cell_with_its_reason(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.setenv("RAG_MODELS_DIR", str(tmp_path / "models"))
+    settings = {"pipelines": ("hybrid+rerank",), "rerankers": ("minilm-l6", "noop")}
+    cells = {cell.key.reranker: cell for cell in run(spec(data, "fake", **settings), tmp_path / "out").cells}
+    assert (cells["minilm-l6"].status, cells["noop"].status) == ("failed", "ok")
+    assert "no weights of cross-encoder/ms-marco-MiniLM-L-6-v2; looked in: " in cells["minilm-l6"].reason
+    assert str(tmp_path / "models") in cells["minilm-l6"].reason
+
+
 def test_names_are_checked_before_anything_starts(data: Path, tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'minilm'"):
         run(spec(data, "minilmm"), tmp_path / "out")

@@ -1,0 +1,173 @@
+"""Where the weights of a local model are: a folder that is named, or the places models are kept in.
+
+Nothing here opens a connection. A model that is not on disk is a :class:`ProviderUnavailableError` at
+once, with every folder that was looked in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rag_core.errors import ProviderUnavailableError
+from rag_core.registry import Spec
+
+__all__ = ["Weights", "find_weights", "read_json", "window_tokens"]
+
+TOKENIZER = "tokenizer.json"
+#: Model files tried first, in this order; otherwise the only file of the folder is taken.
+USUAL_FILES = ("model.onnx", "onnx/model.onnx")
+#: `model_max_length` of a tokenizer that has no limit is a number like 1e30.
+UNLIMITED_TOKENS = 1_000_000
+#: Operations that quantise activations by their range over the whole batch.
+DYNAMIC_MARKS = (b"DynamicQuantizeLinear", b"DynamicQuantizeMatMul", b"DynamicQuantizeLSTM")
+BLOCK_BYTES = 1 << 22
+
+
+class Weights:
+    """A folder with ``tokenizer.json`` and one ONNX file.
+
+    Attributes:
+        folder: where they are.
+        file: the ONNX file.
+        tokenizer: the tokenizer file.
+        digest: 12 hexadecimal digits over the ONNX file, its data file if it has one, and the tokenizer.
+        is_dynamic: the graph quantises activations while it runs, so that the texts of one batch share
+            a scale and a text's result depends on its neighbours.
+    """
+
+    def __init__(self, folder: Path, file: Path) -> None:
+        self.folder, self.file, self.tokenizer = folder, file, folder / TOKENIZER
+        hasher = hashlib.sha256()
+        self.is_dynamic = _hash(file, hasher)
+        for more in (
+            file.with_name(file.name + "_data"),
+            file.with_name(file.name + ".data"),
+            self.tokenizer,
+        ):
+            if more.is_file():
+                _hash(more, hasher)
+        self.digest = hasher.hexdigest()[:12]
+
+
+def find_weights(
+    spec: Spec, model: str, path: str = "", file: str = "", env: Mapping[str, str] | None = None
+) -> Weights:
+    """The weights of ``model``: in ``path`` if given, else in ``RAG_MODELS_DIR``, else in the hub's cache.
+
+    ``RAG_MODELS_DIR`` holds folders, separated as in ``PATH``; in each, ``owner/name``, ``owner--name``
+    and ``name`` are looked for.
+
+    Args:
+        spec: whose name errors begin with.
+        model: name on the hub, ``owner/name``.
+        path: a folder to look in and nowhere else.
+        file: the ONNX file within the folder, for example ``onnx/model_quantized.onnx``; by default
+            ``model.onnx``, ``onnx/model.onnx``, or the only one there.
+        env: environment; ``os.environ`` by default.
+
+    Raises:
+        ProviderUnavailableError: none of the folders holds the model; all of them stand in the message.
+    """
+    env = os.environ if env is None else env
+    looked = []
+    for folder in [Path(path).expanduser()] if path else _places(model, env):
+        try:
+            return Weights(folder, _model_file(folder, file))
+        except FileNotFoundError as error:
+            looked.append(f"{folder} ({error})")
+    hint = "accepted: path=FOLDER with an ONNX model and tokenizer.json" + (
+        "" if path else ", or RAG_MODELS_DIR"
+    )
+    raise ProviderUnavailableError(
+        spec.name, f"no weights of {model}; looked in: {'; '.join(looked) or 'no folder is known'}", hint
+    )
+
+
+def _places(model: str, env: Mapping[str, str]) -> Iterator[Path]:
+    # the hub renamed ms-marco-MiniLM-L-6-v2 to …-L6-v2; an older cache has the older name
+    for name in dict.fromkeys((model, model.replace("-L-", "-L"))):
+        for root in filter(None, env.get("RAG_MODELS_DIR", "").split(os.pathsep)):
+            kept = Path(root).expanduser()
+            yield kept / name
+            if "/" in name:
+                yield kept / name.replace("/", "--")
+                yield kept / name.rpartition("/")[2]
+        home = Path(env.get("HF_HOME") or "~/.cache/huggingface").expanduser()
+        cache = Path(env.get("HF_HUB_CACHE") or home / "hub").expanduser()
+        repository = cache / f"models--{name.replace('/', '--')}"
+        snapshots = repository / "snapshots"
+        try:
+            yield snapshots / (repository / "refs" / "main").read_text(encoding="utf-8").strip()
+        except OSError:
+            yield from sorted(snapshots.iterdir()) if snapshots.is_dir() else [repository]
+
+
+def _model_file(folder: Path, wanted: str) -> Path:
+    """The ONNX file to use.
+
+    Raises:
+        FileNotFoundError: why ``folder`` will not do.
+    """
+    if not folder.is_dir():
+        raise FileNotFoundError("no such folder")
+    if not (folder / TOKENIZER).is_file():
+        raise FileNotFoundError(f"no {TOKENIZER}")
+    if wanted:
+        if (folder / wanted).is_file():
+            return folder / wanted
+        raise FileNotFoundError(f"no file {wanted}")
+    for name in USUAL_FILES:
+        if (folder / name).is_file():
+            return folder / name
+    found = sorted([*folder.glob("*.onnx"), *folder.glob("onnx/*.onnx")])
+    if not found:
+        raise FileNotFoundError("no model.onnx and no onnx/*.onnx")
+    if len(found) > 1:
+        names = ", ".join(each.relative_to(folder).as_posix() for each in found)
+        raise FileNotFoundError(f"several ONNX files, choose one with file=: {names}")
+    return found[0]
+
+
+def _hash(file: Path, hasher: Any) -> bool:
+    """Feed ``file`` to ``hasher``; whether one of :data:`DYNAMIC_MARKS` stands in it."""
+    seen, tail = False, b""
+    with file.open("rb") as stream:
+        while block := stream.read(BLOCK_BYTES):
+            hasher.update(block)
+            joined = tail + block
+            seen = seen or any(mark in joined for mark in DYNAMIC_MARKS)
+            tail = block[-32:]
+    return seen
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """The object in ``file``; empty when there is no such file.
+
+    Raises:
+        ValueError: it is not JSON.
+    """
+    if not file.is_file():
+        return {}
+    values = json.loads(file.read_text(encoding="utf-8"))
+    return values if isinstance(values, dict) else {}
+
+
+def window_tokens(folder: Path) -> int:
+    """The longest input that the model's files allow, in tokens; 0 when they do not say.
+
+    The least of the tokenizer's ``model_max_length`` and the number of positions. RoBERTa and its kin
+    count positions from the padding id + 1, so that many of them are no use to a text.
+    """
+    config = read_json(folder / "config.json")
+    limits = [read_json(folder / "tokenizer_config.json").get("model_max_length")]
+    positions = config.get("max_position_embeddings")
+    if isinstance(positions, int) and str(config.get("model_type", "")).endswith(("roberta", "camembert")):
+        positions -= int(config.get("pad_token_id") or 1) + 1
+    limits.append(positions)
+    known = [int(n) for n in limits if isinstance(n, (int, float)) and 0 < n < UNLIMITED_TOKENS]
+    return min(known, default=0)
