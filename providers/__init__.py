@@ -65,7 +65,10 @@ _MMARCO = ("en", "ar", "de", "es", "fr", "hi", "id", "it", "ja", "nl", "pt", "ru
 
 def _cross(name: str, model: str, note: str, languages: tuple[str, ...] = ()) -> Spec:
     """A cross-encoder whose weights are not in a package: never chosen unless asked for."""
-    return Spec(name, model, "cpu", 0, _CROSS, _PAIRS, (), "onnx", languages, note, auto=False)
+    missing = "providers._weights:missing"
+    return Spec(
+        name, model, "cpu", 0, _CROSS, _PAIRS, (), "onnx", languages, note, auto=False, missing=missing
+    )
 
 
 #: Sorted like the other table.

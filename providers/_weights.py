@@ -16,8 +16,10 @@ from typing import Any
 from rag_core.errors import ProviderUnavailableError
 from rag_core.registry import Spec
 
-__all__ = ["Weights", "find_weights", "read_json", "window_tokens"]
+__all__ = ["ANY_MODEL", "Weights", "find_weights", "missing", "read_json", "window_tokens"]
 
+#: Model name of a provider that takes whatever `path=` holds.
+ANY_MODEL = "any"
 TOKENIZER = "tokenizer.json"
 #: Model files tried first, in this order; otherwise the only file of the folder is taken.
 USUAL_FILES = ("model.onnx", "onnx/model.onnx")
@@ -86,6 +88,19 @@ def find_weights(
     raise ProviderUnavailableError(
         spec.name, f"no weights of {model}; looked in: {'; '.join(looked) or 'no folder is known'}", hint
     )
+
+
+def missing(spec: Spec) -> str:
+    """Why the weights of ``spec`` are not at hand; empty when they are. Reads no file but their names."""
+    if spec.model == ANY_MODEL:
+        return "no folder is named"
+    for folder in _places(spec.model, os.environ):
+        try:
+            _model_file(folder, "")
+        except FileNotFoundError:
+            continue
+        return ""
+    return f"no weights of {spec.model} on this disk"
 
 
 def _places(model: str, env: Mapping[str, str]) -> Iterator[Path]:

@@ -18,7 +18,7 @@ from providers._common import count, require
 from providers._onnx import TOKEN_BUDGET, open_session
 from providers._pairs import PairEncoder
 from providers._rows import RowRunner
-from providers._weights import Weights, find_weights, read_json, window_tokens
+from providers._weights import ANY_MODEL, Weights, find_weights, read_json, window_tokens
 from rag_core.devices import usable_cpus
 from rag_core.errors import ProviderError, ProviderUnavailableError
 from rag_core.protocols import Target
@@ -26,10 +26,8 @@ from rag_core.registry import Spec
 from rag_core.reranking import RerankStats
 from rag_core.secrets import safe_repr
 
-__all__ = ["ANY_MODEL", "CrossEncoder", "load"]
+__all__ = ["CrossEncoder", "load"]
 
-#: Model name of the provider that takes whatever `path=` holds.
-ANY_MODEL = "any"
 #: Used where the files of the model do not state a window.
 USUAL_WINDOW_TOKENS = 512
 INPUTS = frozenset(("input_ids", "attention_mask", "token_type_ids"))

@@ -99,18 +99,27 @@ def resolve(registry: Registry, text: str, env: Mapping[str, str] | None = None)
     """
     load_plugins(env)
     parsed = SpecString.parse(text)
-    specs = registry.find(parsed.name, parsed.target or None)
+    specs = [_asked(spec, parsed) for spec in registry.find(parsed.name, parsed.target or None)]
     order = provider_order(env)
     specs.sort(key=lambda spec: order.index(spec.target) if spec.target in order else len(order))
     refusals = []
     for spec in specs:
         answer = registry.availability(spec, env)
         if answer.ok:
-            return (replace(spec, model=parsed.model) if parsed.model else spec), parsed
+            return spec, parsed
         refusals.append((spec, answer))
     reasons = "; ".join(f"{spec.target}: {answer.reason}" for spec, answer in refusals)
     hint = next((answer.hint for _, answer in refusals if answer.hint), "")
     raise ProviderUnavailableError(parsed.name, reasons, hint)
+
+
+def _asked(spec: Spec, parsed: SpecString) -> Spec:
+    """``spec`` with the model that the spec string names; weights in a folder it names are not looked for."""
+    return replace(
+        spec,
+        model=parsed.model or spec.model,
+        missing="" if "path" in parsed.options else spec.missing,
+    )
 
 
 def get_embedder(text: str, env: Mapping[str, str] | None = None) -> EmbedProvider:

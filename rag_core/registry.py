@@ -50,6 +50,9 @@ class Spec:
         note: one line for the provider table.
         auto: whether auto-detection may choose it.
         size_bytes: size of the weights on disk; 0 for a service or where it depends on the model.
+        missing: ``module:attribute`` of ``missing(spec) -> str``, which tells why the weights are not at
+            hand (empty when they are) without loading them or opening a connection; empty for a provider
+            whose weights come with its packages.
     """
 
     name: str
@@ -64,6 +67,7 @@ class Spec:
     note: str = ""
     auto: bool = True
     size_bytes: int = 0
+    missing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,8 @@ class Registry:
             reason = devices.why_not(spec.target)
             if reason:
                 return Availability(False, reason)
+        if spec.missing and (reason := load_attribute(spec.missing)(spec)):
+            return Availability(False, reason, f"use {spec.name}?path=FOLDER, or set RAG_MODELS_DIR")
         return Availability(True)
 
     def create(self, spec: Spec, **options: Any) -> Any:

@@ -65,6 +65,7 @@ def _create(registry: Registry, spec: Spec) -> Any:
 
 def _case(spec: Spec) -> type[RerankerConformance]:
     registry = Registry("reranker")
+    spec = replace(spec, missing="")  # the weights are made by a fixture, after this line has run
     registry.add(spec)
     answer = registry.availability(spec)
     reason = "a service: see tests/contract" if spec.target == "api" else f"{answer.reason}; {answer.hint}"

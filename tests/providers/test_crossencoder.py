@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from providers import RERANKERS
-from providers.crossencoder import ANY_MODEL, CrossEncoder, load
+from providers._weights import ANY_MODEL
+from providers.crossencoder import CrossEncoder, load
 from rag_core.errors import InvalidArgumentError, MissingExtraError, ProviderError, ProviderUnavailableError
 from rag_core.reranking import rerank_ranking
 from rag_core.types import Ranking

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from providers import RERANKERS
 from providers._weights import BLOCK_BYTES, Weights, find_weights, read_json, window_tokens
 from rag_core.errors import ProviderUnavailableError
-from rag_core.registry import Spec
+from rag_core.factory import resolve
+from rag_core.registry import RERANKERS as LOADED
+from rag_core.registry import Registry, Spec
 
 NAME = "cross-encoder/ms-marco-MiniLM-L-6-v2"
 SPEC = Spec("minilm-l6", NAME, "cpu", 0, "x:y")
@@ -148,3 +151,28 @@ def test_the_window_is_read_from_the_models_files(
 def test_json_that_is_no_object_counts_as_empty(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("[1]")
     assert read_json(tmp_path / "config.json") == {}
+
+
+def test_absent_weights_are_told_apart_from_an_absent_package(
+    make_tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAG_MODELS_DIR", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    registry = Registry("reranker")
+    registry.add(*RERANKERS)
+    (spec,) = registry.find("minilm-l6")
+    answer = registry.availability(spec)
+    assert not answer.ok
+    assert answer.reason == f"no weights of {spec.model} on this disk"
+    assert answer.hint == "use minilm-l6?path=FOLDER, or set RAG_MODELS_DIR"
+    (anything,) = registry.find("cross-encoder")
+    assert registry.availability(anything).reason == "no folder is named"
+    make_tiny(tmp_path / spec.model)
+    assert registry.availability(spec).ok
+
+
+def test_a_folder_in_the_spec_string_is_not_looked_for(tmp_path: Path) -> None:
+    spec, _ = resolve(LOADED, f"cross-encoder?path={tmp_path}")
+    assert spec.missing == ""
+    with pytest.raises(ProviderUnavailableError, match="no folder is named"):
+        resolve(LOADED, "cross-encoder")
