@@ -94,13 +94,15 @@ def missing(spec: Spec) -> str:
     """Why the weights of ``spec`` are not at hand; empty when they are. Reads no file but their names."""
     if spec.model == ANY_MODEL:
         return "no folder is named"
+    looked = []
     for folder in _places(spec.model, os.environ):
         try:
             _model_file(folder, "")
         except FileNotFoundError:
-            continue
-        return ""
-    return f"no weights of {spec.model} on this disk"
+            looked.append(str(folder))
+        else:
+            return ""
+    return f"no weights of {spec.model}; looked in: {', '.join(looked)}"
 
 
 def _places(model: str, env: Mapping[str, str]) -> Iterator[Path]:

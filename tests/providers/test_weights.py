@@ -163,7 +163,8 @@ def test_absent_weights_are_told_apart_from_an_absent_package(
     (spec,) = registry.find("minilm-l6")
     answer = registry.availability(spec)
     assert not answer.ok
-    assert answer.reason == f"no weights of {spec.model} on this disk"
+    assert answer.reason.startswith(f"no weights of {spec.model}; looked in: {tmp_path / spec.model}, ")
+    assert str(tmp_path / "hub") in answer.reason
     assert answer.hint == "use minilm-l6?path=FOLDER, or set RAG_MODELS_DIR"
     (anything,) = registry.find("cross-encoder")
     assert registry.availability(anything).reason == "no folder is named"
