@@ -1,6 +1,6 @@
 """NDCG@10 of whole runs of the harness on the reference data sets, beside figures measured by other means.
 
-    python benchmarks/reference_run.py                      # every set found, about 15 minutes on 2 CPUs
+    python benchmarks/reference_run.py                      # every set found, about 6 minutes on 2 CPUs
     python benchmarks/reference_run.py xquad-es-en faquad-pt
 
 The reference: bm25s (lucene) with the stemmer and stop words of the text's language, e5-small from the same
