@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from harness.config import BASELINE, FREE_SETTINGS, RunSpec
 from harness.datasets import Dataset, load_dataset
@@ -219,6 +220,12 @@ def _keep(old: ResultDocument, new: ResultDocument, file: Path) -> list[CellResu
             ("choice of languages", old.dataset.get("languages"), new.dataset["languages"]),
             ("scope", _scopes(old), _scopes(old) and [new.spec["scope"]]),
             ("settings", old.spec_digest, new.spec_digest),
+            ("set of package versions", *_versions(old.environment, new.environment)),
+            (
+                "machine",
+                old.environment.get("machine_fingerprint"),
+                new.environment["machine_fingerprint"],
+            ),
             ("version", old.tool.get("version"), new.tool["version"]),
         )
         if a != b
@@ -237,6 +244,17 @@ def _keep(old: ResultDocument, new: ResultDocument, file: Path) -> list[CellResu
         )
     new.resumed_from = [*old.resumed_from, old.created]
     return [cell for cell in old.cells if cell.status == "ok"]
+
+
+def _versions(old: dict[str, Any], new: dict[str, Any]) -> tuple[str, str]:
+    """The packages of both environments whose versions differ, as each has them.
+
+    A package that only one of them has cannot have changed a figure of the other.
+    """
+    before, now = old.get("packages", {}), new["packages"]
+    changed = [name for name in now if name in before and before[name] != now[name]]
+    was, is_now = (", ".join(f"{name} {found[name]}" for name in changed) for found in (before, now))
+    return was, is_now
 
 
 def _scopes(document: ResultDocument) -> list[str]:

@@ -297,6 +297,24 @@ def test_other_settings_or_data_are_refused(data: Path, tmp_path: Path) -> None:
         run(spec(data, "fake"), tmp_path / "out")
 
 
+@pytest.mark.parametrize(
+    "part, value, words",
+    [
+        ("packages", {"numpy": "1.0"}, r"another set of package versions \(numpy 1\.0 / "),
+        ("machine_fingerprint", "elsewhere", r"another machine \(elsewhere / "),
+    ],
+)
+def test_cells_of_other_software_or_another_machine_are_not_kept(
+    data: Path, tmp_path: Path, part: str, value: Any, words: str
+) -> None:
+    """O40: the environment of a result holds for every cell in it."""
+    document = run(spec(data, "fake", pipelines=("bm25",)), tmp_path / "out")
+    document.environment[part] = value
+    document.write(tmp_path / "out" / "result.json")
+    with pytest.raises(ResultConflictError, match=words):
+        run(spec(data, "fake"), tmp_path / "out")
+
+
 def test_two_runs_differ_in_times_only(data: Path, tmp_path: Path) -> None:
     """O40, O27."""
     one, two = (run(spec(data, "fake"), tmp_path / name) for name in ("a", "b"))
