@@ -24,6 +24,7 @@ __all__ = [
     "ResultDocument",
     "ResultError",
     "StageTimes",
+    "file_name",
     "load_result",
     "strict",
     "write_atomic",
@@ -52,6 +53,15 @@ class CellKey:
     def cell_id(self) -> str:
         """One string, unique within a result, safe as a file name after escaping."""
         return "/".join((self.provider, self.target, self.dtype, self.store, self.pipeline, self.reranker))
+
+
+def file_name(key: CellKey) -> str:
+    """``key`` as a file name that every system accepts; distinct keys never share one."""
+    import hashlib
+
+    text = "-".join((key.provider, key.target, key.dtype, key.store, key.pipeline, key.reranker))
+    safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_+") else "_" for c in text)[:80]
+    return f"{safe}-{hashlib.sha256(key.cell_id.encode()).hexdigest()[:8]}"
 
 
 @dataclass(slots=True)

@@ -19,9 +19,8 @@ from typing import Any
 from harness.config import BASELINE, FREE_SETTINGS, RunSpec
 from harness.datasets import Dataset, load_dataset
 from harness.environment import environment, worker_environment
-from harness.measure import file_name
 from harness.metrics import Metric, evaluated_queries
-from harness.results import CellKey, CellResult, ResultDocument, load_result
+from harness.results import CellKey, CellResult, ResultDocument, file_name, load_result
 from rag_core import __version__
 from rag_core.errors import ProviderUnavailableError, RagCoreError, UnknownNameError
 from rag_core.factory import SpecString, resolve

@@ -1,0 +1,140 @@
+"""What the stages of a measuring process share: the job, its clock, and the judging of a finished run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from harness.config import RunSpec
+from harness.datasets import Dataset, load_dataset
+from harness.environment import peak_rss_bytes
+from harness.formats.trec import write_run
+from harness.judging import judge
+from harness.metrics import Metric
+from harness.results import CellKey, CellResult, MetricResult, StageTimes, file_name
+from harness.significance import mean_interval
+from harness.timing import summary_s, timed
+from rag_core.errors import RagCoreError
+from rag_core.protocols import EmbedProvider, Reranker
+from rag_core.types import Query, Ranking, Run
+
+__all__ = ["Job", "Timed", "language_warning", "stat"]
+
+
+@dataclass
+class Timed:
+    """Rankings of one stage with the seconds of every call: ``samples_s[round][query position]``."""
+
+    rankings: dict[str, Ranking] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    samples_s: list[list[float]] = field(default_factory=list)
+    warmup_s: list[float] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+class Job:
+    """What both kinds of job share: settings, data, depth, rounds."""
+
+    def __init__(self, job: Mapping[str, Any]) -> None:
+        self.spec = RunSpec.from_dict(job["spec"])
+        self.dataset: Dataset = load_dataset(job["data"])
+        self.queries: tuple[Query, ...] = self.dataset.queries
+        self.metrics = [Metric.parse(name) for name in self.spec.metrics]
+        self.depth = max(self.spec.k, self.spec.candidate_pool)
+        self.rounds = max(self.spec.repeats, math.ceil(self.spec.min_samples / max(1, len(self.queries))))
+        self.work, self.runs = Path(job["work"]), Path(job["runs"])
+        self.wanted = [CellKey(**values) for values in job["cells"]]
+
+    def where(self, query: Query) -> dict[str, Any] | None:
+        """The filter that keeps a query within its scope."""
+        scope = self.spec.scope or self.dataset.scope
+        return {scope: query.metadata[scope]} if scope and scope in query.metadata else None
+
+    def time_queries(self, call: Callable[[Query], Ranking]) -> Timed:
+        """Run ``call`` for every query and round, after the warm-ups."""
+        out = Timed()
+        for query in self.queries[: self.spec.warmup]:
+            started = perf_counter()
+            try:
+                call(query)
+            except RagCoreError:
+                continue  # counted below, where the query is asked for the record
+            out.warmup_s.append(perf_counter() - started)
+        for number in range(self.rounds):
+            row: list[float] = []
+            for query in self.queries:
+                try:
+                    ranking, seconds = timed(lambda query=query: call(query))  # type: ignore[misc]
+                except RagCoreError as error:
+                    out.failed[query.query_id] = str(error)
+                    seconds = math.nan
+                else:
+                    if number == 0:
+                        out.rankings[query.query_id] = ranking
+                row.append(seconds)
+            out.samples_s.append(row)
+        return out
+
+    def cell(
+        self,
+        key: CellKey,
+        rankings: Mapping[str, Ranking],
+        failed: Mapping[str, str],
+        stages: Mapping[str, Timed],
+        base: CellResult,
+    ) -> CellResult:
+        """Judge one run, derive its latencies and write its run file."""
+        run = Run(key.cell_id, {q: r.top(self.spec.k) if len(r) else r for q, r in rankings.items()}, failed)
+        judged = judge(run, self.dataset, self.metrics)
+        metrics = {}
+        for metric in self.metrics:
+            values = judged.values[str(metric)]
+            low = high = None
+            if len(values):
+                low, high = mean_interval(values, binary=metric.binary, seed=self.spec.seed)
+            metrics[str(metric)] = MetricResult(judged.means[str(metric)], low, high, values.tolist())
+        totals = np.sum([stage.samples_s for stage in stages.values()], axis=0).ravel()
+        measured = [float(s) for s in totals if np.isfinite(s)]
+        speed = {**base.speed, **summary_s(measured), "peak_rss_bytes": peak_rss_bytes()}
+        counts = {
+            **base.counts,
+            **judged.counts,
+            "n_duplicates": sum(ranking.duplicates for ranking in rankings.values()),
+        }
+        write_run(run, self.runs / f"{file_name(key)}.run", key.cell_id)
+        return replace(
+            base,
+            key=key,
+            status="failed" if judged.all_failed else "ok",
+            reason=f"all queries failed; the first: {next(iter(failed.values()))}"
+            if judged.all_failed
+            else None,
+            counts=counts,
+            metrics={} if judged.all_failed else metrics,
+            speed=speed,
+            stages={
+                name: StageTimes([float(s) for s in np.ravel(stage.samples_s)], stage.warmup_s)
+                for name, stage in stages.items()
+            },
+            total_s=measured,
+            warnings=[*base.warnings, *(w for stage in stages.values() for w in stage.warnings)],
+        )
+
+
+def language_warning(name: str, languages: Sequence[str], corpus: Sequence[str]) -> list[str]:
+    """A warning where ``corpus`` has a language that is not among those ``name`` is made for."""
+    foreign = [language for language in corpus if languages and language not in languages]
+    if not foreign:
+        return []
+    return [f"{name} is made for {', '.join(languages)}; the data set also has {', '.join(foreign)}"]
+
+
+def stat(provider: EmbedProvider | Reranker, name: str) -> int:
+    """The count ``name`` of a provider that keeps one; 0 of one that does not."""
+    return int(getattr(getattr(provider, "stats", None), name, 0))
