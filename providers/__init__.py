@@ -83,6 +83,7 @@ EMBEDDERS: tuple[Spec, ...] = (
         extra="onnx",
         note="any sentence model in a local folder: onnx?path=FOLDER",
         auto=False,
+        export="providers._export:export",
     ),
     Spec(
         "use-multilingual",

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from providers import _onnx_write as onnx
-from providers._bert_onnx import BLOCK, CONTRIB, Graph, encoder_graph, once
+from providers._bert_onnx import CONTRIB, Graph, encoder_graph, once
 from providers._bert_weights import BertShape
 from providers._common import require
-from providers._e5_packed import PackedE5, parse_packed
+from providers._e5_packed import BLOCK, PackedE5, parse_packed
 from providers._onnx import open_session, runtime_info, session_call
 from providers._rows import RowRunner
 from providers._transformer import TransformerEmbedder

