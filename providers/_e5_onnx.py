@@ -48,6 +48,8 @@ class PackedSource:
     8 bits, ``fp32`` as floats.
     """
 
+    order = None  # the package's blocks are made
+
     def __init__(self, packed: PackedE5, dtype: str = "q4") -> None:
         self._packed, self._dtype = packed, dtype
         self.shape = BertShape(
