@@ -191,7 +191,7 @@ def channel_order(weights: BertWeights) -> NDArray[np.int64]:
     return np.argsort(np.mean(loudness, axis=0), kind="stable")
 
 
-#: How a part of the encoder meets the channels: last axis, first axis (see :func:`_reordered`).
+#: Ends of the names of what reads channels (by columns) and writes them (by rows).
 READERS = ("self.query.weight", "self.key.weight", "self.value.weight", "intermediate.dense.weight")
 WRITERS = ("output.dense.weight", "output.dense.bias", "LayerNorm.weight", "LayerNorm.bias")
 

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from providers._bert_onnx import BLOCK, CONTRIB, INT8_ACTIVATIONS, blocks_of
-from providers._bert_weights import read_config
+from providers._bert_onnx import BLOCK, CONTRIB, INT8_ACTIVATIONS, Blocks, blocks_of, encoder_graph
+from providers._bert_weights import is_bert_like, read_bert, read_config
 from providers._common import choice, count, require
 from providers._folders import ANY_MODEL, CONFIG, TOKENIZER, find_folder, transformer
 from providers._models import CARDS
@@ -290,6 +290,10 @@ def _dynamic(source: _Source, plain: Path, file: Path) -> None:
 
 def _blocks(source: _Source, plain: Path, file: Path) -> None:
     """8-bit blocks with a scale each, for weights and activations: no row depends on another."""
+    if is_bert_like(source.config) and not source.is_classifier:
+        weights = read_bert(source.spec, source.below)
+        file.write_bytes(encoder_graph(source.folder.name, Blocks(weights)))
+        return
     onnx = require(source.spec, "onnx")
     model = onnx.load(str(plain))
     graph = model.graph
@@ -337,10 +341,11 @@ def _compared(source: _Source, file: Path, dtype: str, expected: Outputs) -> Exp
 
 def _spearman(found: Outputs, expected: Outputs) -> float:
     """Correlation of the ranks of two rows of distinct scores."""
-    ranks = [np.argsort(np.argsort(values)).astype(np.float64) for values in (found, expected)]
     if not np.isfinite(found).all():
         return -1.0
-    return float(np.corrcoef(*ranks)[0, 1])
+    found_at, expected_at = (np.argsort(np.argsort(values)) for values in (found, expected))
+    distance = float(((found_at - expected_at) ** 2).sum())
+    return 1 - 6 * distance / (len(found) * (len(found) ** 2 - 1))
 
 
 def _settings(source: _Source, model: str, made: Path) -> list[str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from providers._bert import VOCABULARY, bert_tokenizer
@@ -26,6 +27,7 @@ from providers._models import CARDS, MINILM
 from providers._onnx import open_session, runtime_info, session_call
 from providers._rows import RowRunner
 from providers._safetensors import digest_of, shards
+from providers._torch_bert import torch_call
 from providers._transformer import TransformerEmbedder
 from rag_core.devices import usable_cpus
 from rag_core.fingerprint import Fingerprint
@@ -109,13 +111,34 @@ def _on_onnxruntime(
 ) -> TransformerEmbedder:
     tokenizer = bert_tokenizer(spec)
     session = open_session(spec, model, threads)
-    fingerprint = Fingerprint(
-        provider=spec.name, model=MODEL, revision=revision, dim=spec.dim, dtype=dtype, pooling="mean",
-        max_tokens=MAX_TOKENS,
-    )  # fmt: skip
+    fingerprint = _fingerprint(spec, dtype, revision)
     runner = RowRunner(session_call(session, "last_hidden_state", fingerprint.pooling), threads)
     more = {"weights": weights} if weights else {}
     return TransformerEmbedder(fingerprint, tokenizer, runner, runtime_info(spec, session, threads, **more))
+
+
+def _torch(spec: Spec, path: str, threads: int, dtype: str) -> TransformerEmbedder:
+    """The original weights on torch, whose own threads share one call."""
+    torch = require(replace(spec, extra="local"), "torch")
+    weights = read_bert(spec, find_folder(spec, MODEL, path))
+    fingerprint = _fingerprint(spec, dtype, weights.digest)
+    torch.set_num_threads(threads)
+    runner = RowRunner(torch_call(weights, "cpu", dtype, "sentence", fingerprint.pooling), 1)
+    runtime = {
+        "library": "torch",
+        "version": str(torch.__version__),
+        "threads": threads,
+        "device": "cpu",
+        "weights": weights.digest,
+    }
+    return TransformerEmbedder(fingerprint, bert_tokenizer(spec), runner, runtime)
+
+
+def _fingerprint(spec: Spec, dtype: str, revision: str) -> Fingerprint:
+    return Fingerprint(
+        provider=spec.name, model=MODEL, revision=revision, dim=spec.dim, dtype=dtype, pooling="mean",
+        max_tokens=MAX_TOKENS,
+    )  # fmt: skip
 
 
 def _automatic(spec: Spec, engine: str, path: str, threads: int) -> TransformerEmbedder:
