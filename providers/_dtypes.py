@@ -43,16 +43,20 @@ __all__ = [
 
 log = logging.getLogger("rag_core")
 AUTO = "auto"
-FP32, FP16, BF16 = "fp32", "fp16", "bf16"
+FP32, FP16 = "fp32", "fp16"
 #: Least cosine to fp32 of every sentence for a dtype to be chosen on anybody's behalf.
 LEAST_COSINE = 0.999
-#: CPU features, the best first: 8-bit and bf16 matrix tiles, 8-bit dot products, wide vectors.
+#: CPU features, the best first, each with all below it: matrix tiles of 8-bit and bf16 numbers, bf16 and
+#: 8-bit dot products, wide vectors.
 FEATURES = {
     "amx": {"amx_int8", "amx_bf16"},
+    "bf16": {"avx512_bf16"},
     "vnni": {"avx512_vnni", "avx_vnni"},
     "avx512": {"avx512f"},
 }
 OTHER = "other"
+#: A ratio to fp32 that is no slower: two runs of one setting differ by as much.
+NO_SLOWER = 0.95
 TABLE = Path(__file__).parent / "data" / "dtypes.json"
 REMEASURE = "RAG_DTYPE_REMEASURE"
 #: A fourth of the sentences: enough to tell dtypes apart, and read within a few hundred milliseconds.
@@ -79,7 +83,7 @@ class Measured:
     Attributes:
         engine: ``onnxruntime`` or ``torch``.
         target: ``cpu``, ``nvidia`` or ``mlx``.
-        features: of the CPU, one of ``amx``, ``vnni``, ``avx512``, ``other``; the device's on a GPU.
+        features: of the CPU, one of ``amx``, ``bf16``, ``vnni``, ``avx512``, ``other``; the device's on a GPU.
         dtype: what was measured.
         bulk, query: passages/s and one query's speed as ratios to fp32.
         min_cosine: least cosine to fp32.
@@ -125,7 +129,7 @@ def _cpu_info(file: Path = Path("/proc/cpuinfo")) -> tuple[str, frozenset[str]]:
 
 
 def cpu_features(flags: frozenset[str] | None = None) -> str:
-    """``amx``, ``vnni``, ``avx512`` or ``other``, by ``flags`` (this CPU's by default)."""
+    """``amx``, ``bf16``, ``vnni``, ``avx512`` or ``other``, by ``flags`` (this CPU's by default)."""
     found = _cpu_info()[1] if flags is None else flags
     return next((name for name, wanted in FEATURES.items() if wanted & found), OTHER)
 
@@ -133,23 +137,25 @@ def cpu_features(flags: frozenset[str] | None = None) -> str:
 def default_dtype(engine: str, target: str, features: str, table: Sequence[Measured] | None = None) -> str:
     """The dtype that the measurements speak for.
 
-    The one with the best product of both ratios among those that agree with fp32 and gain on both. Without
-    a measurement: ``fp16`` on a device, ``fp32`` on a CPU, where ``fp16`` is never the answer.
+    Those of a CPU's own features count, or where there are none, of the next lesser ones, which it has too.
+    A dtype must agree with fp32 on every model measured, and be no slower on any; the best product of its
+    least ratios wins. Without a measurement: ``fp16`` on a device, ``fp32`` on a CPU, where ``fp16`` is
+    never the answer.
     """
-    is_cpu = target == "cpu"
-    known = [
-        line
-        for line in (measurements() if table is None else table)
-        if (line.engine, line.target) == (engine, target)
-        and (line.features == features or not is_cpu)
-        and line.agrees
-        and min(line.bulk, line.query) >= 1
-        and not (is_cpu and line.dtype == FP16)
-    ]
-    best = max(known, key=lambda line: line.bulk * line.query, default=None)
-    if best is not None:
-        return best.dtype
-    return FP32 if is_cpu else FP16
+    lines = [line for line in (measurements() if table is None else table) if line.engine == engine]
+    lines = [line for line in lines if line.target == target]
+    if target == "cpu":
+        names = [*FEATURES, OTHER]
+        below = names[names.index(features) :]
+        nearest = next((name for name in below if any(line.features == name for line in lines)), OTHER)
+        lines = [line for line in lines if line.features == nearest and line.dtype != FP16]
+    best, gain = FP32 if target == "cpu" else FP16, 1.0
+    for dtype in dict.fromkeys(line.dtype for line in lines):
+        known = [line for line in lines if line.dtype == dtype]
+        bulk, query = min(line.bulk for line in known), min(line.query for line in known)
+        if all(line.agrees for line in known) and min(bulk, query) >= NO_SLOWER and bulk * query > gain:
+            best, gain = dtype, bulk * query
+    return best
 
 
 @dataclass(frozen=True, slots=True)

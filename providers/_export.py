@@ -15,6 +15,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def export(
     """Write ``model`` to the folder ``out``, whole or not at all.
 
     Args:
-        spec: whose name errors begin with.
+        spec: the table's line that carries this hook.
         model: a folder, or ``owner/name``, looked for as the provider of local models does.
         out: the folder to make; it must not exist, or be empty.
         dtypes: among those of :data:`FILES`.
@@ -87,6 +88,7 @@ def export(
     opset = count("export", "--opset", opset, OLDEST_OPSET, NEWEST_OPSET)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidArgumentError(f"export: {out} exists and is not an empty folder; choose another --out")
+    spec = replace(spec, name="export", extra="local")
     for package in ("torch", "transformers", "onnx", "onnxruntime", "tokenizers"):
         require(spec, package)
     is_folder = Path(model).expanduser().is_dir()

