@@ -83,7 +83,8 @@ class Measured:
     Attributes:
         engine: ``onnxruntime`` or ``torch``.
         target: ``cpu``, ``nvidia`` or ``mlx``.
-        features: of the CPU, one of ``amx``, ``bf16``, ``vnni``, ``avx512``, ``other``; the device's on a GPU.
+        features: of the CPU, one of ``amx``, ``bf16``, ``vnni``, ``avx512``, ``other``; of a
+            GPU, its name.
         dtype: what was measured.
         bulk, query: passages/s and one query's speed as ratios to fp32.
         min_cosine: least cosine to fp32.

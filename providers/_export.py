@@ -108,7 +108,7 @@ def export(
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
-    return Exported(out, files, _command(source, out), tuple(notes))
+    return Exported(out, files, _command(source, out, wanted), tuple(notes))
 
 
 def _accept(folder: Path) -> Path:
@@ -392,10 +392,13 @@ def _flat_modules(made: Path) -> None:
         file.write_text(json.dumps(modules, indent=2), encoding="utf-8")
 
 
-def _command(source: _Source, out: Path) -> str:
+def _command(source: _Source, out: Path, dtypes: Sequence[str]) -> str:
+    """What measures the result; without a ``model.onnx`` the first file is named."""
     if source.is_classifier:
-        return f"bench run --reranker 'cross-encoder?path={out}'"
-    return f"bench run --provider 'onnx?path={out}'"
+        chosen = "" if "fp32" in dtypes else f"&file={FILES[dtypes[0]]}"
+        return f"bench run --reranker 'cross-encoder?path={out}{chosen}'"
+    chosen = "" if "fp32" in dtypes else f"&dtype={dtypes[0]}"
+    return f"bench run --provider 'onnx?path={out}{chosen}'"
 
 
 @contextlib.contextmanager

@@ -177,6 +177,7 @@ def test_what_the_folder_does_not_say_is_said(make_bert, models, tmp_path: Path)
     for file in (models["sentence"] / "0_Transformer").iterdir():
         (plain / file.name).write_bytes(file.read_bytes())
     done = export(SPEC, str(plain), tmp_path / "out", ("fp16",))
+    assert done.command.endswith("/out&dtype=fp16'")
     assert len(done.notes) == 2
     assert "no pooling: mean is taken" in done.notes[0]
     assert not (tmp_path / "out" / "model.onnx").exists(), "fp32 was not asked for"
