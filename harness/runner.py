@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.config import BASELINE, FREE_SETTINGS, RunSpec
+from harness.config import BASELINE, FREE_SETTINGS, RERANKED_PIPELINES, RunSpec
 from harness.datasets import Dataset, load_dataset
 from harness.environment import environment, worker_environment
 from harness.metrics import Metric, evaluated_queries
@@ -158,7 +158,7 @@ def _cells(spec: RunSpec, provider: str, target: str) -> Iterator[CellKey]:
                 continue
             if spec.baseline_only and provider == BASELINE[0] and pipeline != BASELINE[1]:
                 continue
-            for reranker in spec.rerankers if pipeline == "hybrid+rerank" else (NONE,):
+            for reranker in spec.rerankers if pipeline in RERANKED_PIPELINES else (NONE,):
                 yield CellKey(spec.data, provider, target, NONE, store, pipeline, reranker)
 
 

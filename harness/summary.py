@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from harness.metrics import Metric
 from harness.render.format import interval, megabytes, p_value, percent, score, seconds, signed
+from harness.rerank_findings import rerank_sentences
 from harness.results import ResultDocument
 from harness.rows import Difference, Row, clean, differences, main_metric, make_rows, strata
 from harness.rows import winner as best_of
@@ -71,6 +72,7 @@ def verdict(document: ResultDocument, metric: str | None = None) -> Verdict:
         _winner_sentence(document, best, metric),
         *_baseline_sentences(best, baseline, rows, change),
         *_rival_sentences(others, apart, equals),
+        *rerank_sentences(rows, best, metric, seed),
         *_cost_sentences(best, baseline, equals),
         *_cautions(document, rows, metric),
     ]
