@@ -82,8 +82,8 @@ def _fates(rows: Sequence[Row]) -> str:
     top = _frozen(rows[0]).get("top")
     return pipe_table(["system", *(title for title, _ in FATES)], body, numeric=len(FATES)) + (
         "\nRelevant documents of the judged queries. Missed by retrieval: not in the pool, so that no "
-        f"reranker can help. Mis-ranked: in the pool, not among the first {top} afterwards. Found: among them. "
-        f"Pushed out of the first {top}, and lifted into them, by the reranker.\n"
+        f"reranker can help. Mis-ranked: in the pool, not among the first {top} afterwards; found: among "
+        f"them. Pushed out of the first {top}, and lifted into them: by the reranker.\n"
     )
 
 

@@ -38,7 +38,10 @@ def draw_rerank_depth(document: ResultDocument, rows: Sequence[Row], said: Verdi
         lows, highs = [low for low, _ in bounds], [high for _, high in bounds]
         quality.fill_between(depths, lows, highs, color=colour, alpha=0.15, linewidth=0)
         means = [mean for _, mean, _ in points]
-        look = {"color": colour, "marker": marker, "markersize": 7, "linewidth": 2}
+        # of one reranker both pipelines cost the same: the broken line lies over the whole one
+        broken = _frozen(row)["mix"] == "ranks"
+        look = {"color": colour, "marker": marker, "markersize": 5 if broken else 8, "linewidth": 2}
+        look |= {"linestyle": (0, (4, 3)), "zorder": 3} if broken else {"zorder": 2}
         label = "\n".join(textwrap.wrap(row.label, 2 * plots.LONGEST_LINE, break_on_hyphens=False))
         quality.plot(depths, means, label=label, **look)
         spent = [
@@ -49,6 +52,7 @@ def draw_rerank_depth(document: ResultDocument, rows: Sequence[Row], said: Verdi
         timed += [ms for _, ms in spent]
         cost.plot([depth for depth, _ in spent], [ms for _, ms in spent], **look)
     _axes(quality, cost, timed)
+    cost.set_xticks(sorted({depth for row in chosen for depth, _, _ in _points(row)}))
     figure.legend(
         *quality.get_legend_handles_labels(), loc="outside lower center", frameon=False, fontsize=11
     )
