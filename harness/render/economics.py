@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.economics import MAIN, METRICS
 from harness.render.blocks import escape
-from harness.render.format import MISSING, interval, milliseconds, number, p_value, percent, score, signed
+from harness.render.format import MISSING, interval, milliseconds, number, p_value, score, signed
 from harness.rerank_findings import Finding, findings
 from harness.rows import Row, paired
 from harness.significance import mean_interval
@@ -98,7 +98,7 @@ def _costs(rows: Sequence[Row]) -> str:
                 row.label,
                 milliseconds(frozen.get("added_s")),
                 milliseconds(row.speed("p95_s")),
-                percent(share).lstrip("+") if share is not None else MISSING,
+                _share(share),
                 _signed_number(points),
             ]
         )
@@ -107,6 +107,13 @@ def _costs(rows: Sequence[Row]) -> str:
     return pipe_table(columns, body, numeric=4) + (
         "\nShare of p95: how much of it would go away without the reranker. A point is 0.01.\n"
     )
+
+
+def _share(value: float | None) -> str:
+    """A part of a whole; never ``100 %`` where something else takes time too."""
+    if value is None:
+        return MISSING
+    return "over 99 %" if 0.995 <= value < 1 else f"{100 * value:.0f} %"
 
 
 def _signed_number(value: float | None) -> str:

@@ -40,7 +40,12 @@ def draw_rerank_depth(document: ResultDocument, rows: Sequence[Row], said: Verdi
         means = [mean for _, mean, _ in points]
         # of one reranker both pipelines cost the same: the broken line lies over the whole one
         broken = _frozen(row)["mix"] == "ranks"
-        look = {"color": colour, "marker": marker, "markersize": 5 if broken else 8, "linewidth": 2}
+        look: dict[str, Any] = {
+            "color": colour,
+            "marker": marker,
+            "markersize": 5 if broken else 8,
+            "linewidth": 2,
+        }
         look |= {"linestyle": (0, (4, 3)), "zorder": 3} if broken else {"zorder": 2}
         label = "\n".join(textwrap.wrap(row.label, 2 * plots.LONGEST_LINE, break_on_hyphens=False))
         quality.plot(depths, means, label=label, **look)
