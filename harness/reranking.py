@@ -193,12 +193,16 @@ class Reranked:
         places = np.unique(np.linspace(0, len(chosen) - 1, TIMED_QUERIES).astype(int))
         queries = [chosen[place] for place in places]
         own = time_depths(
-            lambda query, depth: self.rerank(query, self.pools[query.query_id].fused.doc_ids[:depth]),
+            self._at_depth,
             queries,
             depths[:-1],
             {query.query_id: full[query.query_id] / deepest for query in queries},
         )
         return {**own, deepest: list(full.values())}
+
+    def _at_depth(self, query: Query, depth: int) -> Reordered:
+        head = self.pools[query.query_id].fused.top(depth)
+        return reorder(head, self.rerank(query, head.doc_ids))
 
     def _pools_as_json(self) -> str:
         pools = {

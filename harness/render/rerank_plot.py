@@ -88,7 +88,7 @@ def _axes(quality: Any, cost: Any, timed: Sequence[float]) -> None:
     if timed and max(timed) > 30 * min(timed) > 0:
         cost.set_yscale("log")
     else:
-        cost.set_ylim(bottom=0)
+        cost.set_ylim(0, 1.12 * max(timed, default=1.0))
 
 
 def _frozen(row: Row) -> dict[str, Any]:
