@@ -166,7 +166,7 @@ def cosines(reference: ArrayLike, other: ArrayLike) -> Floats:
         found = np.einsum("ij,ij->i", a, b) / (lengths[0] * lengths[1])
     found[~np.isfinite(found)] = 0.0
     found[(lengths[0] == 0) & (lengths[1] == 0)] = 1.0
-    return np.clip(found, -1.0, 1.0)
+    return np.asarray(np.clip(found, -1.0, 1.0), np.float64)
 
 
 def same_space(reference: ArrayLike, other: ArrayLike) -> bool:
