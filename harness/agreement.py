@@ -5,6 +5,7 @@ Starts from the result document alone; :mod:`harness.variants` made its ``parity
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -123,7 +124,8 @@ def _parts(members: Iterable[Variant]) -> Iterable[str]:
         cosine, overlap = variant.figure("min_cosine"), variant.figure("overlap_at_10")
         gap = variant.entry.get("difference")
         if cosine is not None:
-            said += f" (cosine {cosine:.4f} or more, top-10 overlap {score(overlap)}"
+            # cut, not rounded: a least value must not read as more than it is
+            said += f" (cosine at least {math.floor(cosine * 1e4) / 1e4:.4f}, top-10 overlap {score(overlap)}"
             said += f", nDCG@10 {signed(gap['mean'])})" if gap else ")"
         # the speed of what differs is no argument for it
         if variant.verdict in (SAME, EQUIVALENT) and variant.docs_ratio is not None:

@@ -258,7 +258,7 @@ def agree(
     each = np.concatenate([cosines(reference, vectors), cosines(a, b)])
     least, rule = float(each.min()), rule_of(dtype)
     gap = _gap(reference_values, values, seed)
-    missed = "" if least >= rule.least_cosine else f"cosine {least:.4f} to the reference"
+    missed = "" if least >= rule.least_cosine else f"cosine {least:.5f} to the reference"
     verdict, reason = _judge(dtype, missed, rule.least_cosine, rule.same_vectors, overlap, gap)
     return Agreement(least, float(np.quantile(each, 0.01)), overlap, gap, len(each), len(a), verdict, reason)
 
