@@ -20,6 +20,7 @@ from harness.config import BASELINE, FREE_SETTINGS, RunSpec
 from harness.datasets import Dataset, load_dataset
 from harness.environment import environment, worker_environment
 from harness.metrics import Metric, evaluated_queries
+from harness.rerank_variants import compare_rerankers
 from harness.results import CellKey, CellResult, ResultDocument, file_name, load_result
 from harness.variants import VECTORS, compare_variants, drop_large, vector_file
 from rag_core import __version__
@@ -113,6 +114,7 @@ def run(
     finally:
         document.baseline = _baseline(document)
         document.parity = compare_variants(document, out / VECTORS)
+        document.parity += compare_rerankers(document, out / "runs")
         document.write(file)
     shutil.rmtree(out / WORK, ignore_errors=True)
     drop_large(out / VECTORS)
