@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import math
 import os
 import platform
 from pathlib import Path
 
+from rag_core.cuda import why_no_cuda
 from rag_core.errors import InvalidArgumentError
 
-__all__ = ["usable_cpus", "why_not"]
+__all__ = ["is_apple_silicon", "usable_cpus", "why_not"]
 
 
 def usable_cpus(cgroup_root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc/self/cgroup")) -> int:
@@ -73,24 +73,15 @@ def _v1_limit(folder: Path) -> list[float]:
         return []
 
 
+def is_apple_silicon() -> bool:
+    """Whether this is a Mac with Apple's own processor, whose GPU is what MLX was written for."""
+    return platform.system() == "Darwin" and platform.machine() == "arm64"
+
+
 def why_not(target: str) -> str:
     """Why ``mlx`` or ``nvidia`` cannot be used here; empty when it can."""
     if target == "mlx":
-        apple = platform.system() == "Darwin" and platform.machine() == "arm64"
-        if apple or importlib.util.find_spec("mlx") is not None:
+        if is_apple_silicon() or importlib.util.find_spec("mlx") is not None:
             return ""
         return "needs Apple Silicon or an installed mlx"
-    return "" if _cuda_device_count() else "no CUDA device"
-
-
-def _cuda_device_count() -> int:
-    """CUDA devices that the driver reports; 0 without a driver. Loads the driver only, no framework."""
-    for library in ("libcuda.so.1", "nvcuda.dll"):
-        try:
-            driver = ctypes.CDLL(library)
-        except OSError:
-            continue
-        count = ctypes.c_int(0)
-        if driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0:
-            return count.value
-    return 0
+    return why_no_cuda()
