@@ -77,10 +77,11 @@ def export(
 
     Raises:
         MissingExtraError: torch, transformers, onnx, onnxruntime or tokenizers is not installed.
-        InvalidArgumentError: a dtype or opset that is not accepted, or ``out`` has something in it.
+        InvalidArgumentError: a dtype or opset that is not accepted, or ``out`` has something in it or cannot
+            be made.
         ProviderUnavailableError: the model is nowhere, or of a kind that cannot be exported.
         ProviderError: the exporter failed.
-        OSError: the folder cannot be written.
+        OSError: the disk is full.
     """
     wanted = tuple(dict.fromkeys(choice("export", "--dtype", dtype, tuple(FILES)) for dtype in dtypes))
     if not wanted:
@@ -96,8 +97,13 @@ def export(
         spec, ANY_MODEL if is_folder else model, path or (model if is_folder else ""), _accept
     )
     source = _Source(spec, folder)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+    except OSError as error:
+        raise InvalidArgumentError(
+            f"export: {out} cannot be made ({error.strerror}); choose another --out"
+        ) from error
     try:
         made.chmod(0o755)
         notes = _settings(source, "" if is_folder else model, made)

@@ -199,6 +199,14 @@ def test_a_failure_leaves_nothing(models, tmp_path: Path, monkeypatch: pytest.Mo
 
 @local
 @needs_torch
+def test_a_place_that_cannot_be_written_is_said(models, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InvalidArgumentError, match=r"cannot be made .*choose another --out"):
+        export(SPEC, str(models["sentence"]), tmp_path / "file" / "out")
+
+
+@local
+@needs_torch
 def test_what_is_no_model_is_said(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ProviderUnavailableError, match=r"no tokenizer\.json"):
