@@ -13,6 +13,7 @@ from providers._answers import value_at, width_of
 from providers._api import LONG, ApiEmbedder, Model, Service, payload
 from providers._common import choice, count, require, seconds
 from providers._http import Transport
+from providers._pacing import BURST
 from providers._send import http_send, is_loopback, scrubber
 from rag_core.embedding import FIRST_TEXT
 from rag_core.errors import InvalidArgumentError, PermanentError, ProviderUnavailableError
@@ -52,6 +53,8 @@ def load_service(spec: Spec, service: Service, options: Mapping[str, str]) -> Ap
     limits = replace(
         service.limits, texts=opts.whole("batch", service.limits.texts, high=service.limits.texts)
     )
+    if tpm:  # larger requests than these could not be spread over the minute
+        limits = replace(limits, tokens=min(limits.tokens or tpm, max(1, int(tpm * BURST))))
     model = _model(spec.model, service)
     asked_width, dim = (opts.whole(name, 0, low=0, high=WIDEST) for name in ("dimensions", "dim"))
     if asked_width:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +17,7 @@ __all__ = ["SERVICE", "load", "sdk_send"]
 
 def sdk_send(package: Any, base_url: str, key: str, timeout_s: float) -> Send:
     """A sender over ``cohere.ClientV2`` without retries of its own."""
+    api_error = importlib.import_module("cohere.core.api_error").ApiError
     client = package.ClientV2(key or "none", base_url=base_url, timeout=timeout_s, max_retries=0)
 
     def send(method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
@@ -25,7 +27,7 @@ def sdk_send(package: Any, base_url: str, key: str, timeout_s: float) -> Send:
             found = answer.model_dump(mode="json", by_alias=True)
             floats = answer.embeddings.float_
             return 200, {}, json.dumps({**found, "embeddings": {"float": floats}}).encode()
-        except package.core.ApiError as error:
+        except api_error as error:
             if error.status_code:
                 names = {name.lower(): value for name, value in (error.headers or {}).items()}
                 return error.status_code, names, json.dumps(error.body, default=str).encode()

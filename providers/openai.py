@@ -23,8 +23,10 @@ def sdk_send(package: Any, base_url: str, key: str, timeout_s: float) -> Send:
 
     def send(method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
         said = ""
+        asked = json.loads(body or b"{}")
+        asked.pop("encoding_format", None)  # the client asks for base64 and decodes it only when it chose to
         try:
-            answer = client.embeddings.create(**json.loads(body or b"{}"))
+            answer = client.embeddings.create(**asked)
             return 200, {}, answer.model_dump_json().encode()
         except package.APIStatusError as error:
             return error.status_code, dict(error.response.headers), error.response.content

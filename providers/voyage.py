@@ -22,8 +22,10 @@ def sdk_send(package: Any, base_url: str, key: str, timeout_s: float) -> Send:
 
     def send(method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
         said = ""
+        asked = json.loads(body or b"{}")
+        asked.pop("encoding_format", None)  # the client asks for base64 and decodes it only when it chose to
         try:
-            answer = package.Embedding.create(**json.loads(body or b"{}"), **fixed)
+            answer = package.Embedding.create(**asked, **fixed)
             rows = [
                 {"index": row["index"], "embedding": list(map(float, row["embedding"]))}
                 for row in answer["data"]
