@@ -177,7 +177,8 @@ def _with_tokenizer(model: _Model) -> str:
     it need not be what the model was published with.
     """
     hasher = hashlib.sha256(model.digest.encode())
-    hasher.update((model.folder / TOKENIZER).read_bytes())
+    tokenizer = model.folder / TOKENIZER
+    hasher.update(tokenizer.read_bytes() if tokenizer.is_file() else b"")
     hasher.update(b"lower" if _is_lowered(ModelFolder("", model.folder)) else b"")
     return hasher.hexdigest()[:12]
 
