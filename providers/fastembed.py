@@ -26,7 +26,12 @@ from providers._rows import TOKEN_BUDGET, batches_by_length
 from providers._weights import Weights
 from rag_core.devices import usable_cpus
 from rag_core.embedding import BaseEmbedder
-from rag_core.errors import InvalidArgumentError, ProviderError, ProviderUnavailableError
+from rag_core.errors import (
+    InvalidArgumentError,
+    MissingExtraError,
+    ProviderError,
+    ProviderUnavailableError,
+)
 from rag_core.fingerprint import Fingerprint
 from rag_core.protocols import Role, Vectors
 from rag_core.registry import Spec, nearest
@@ -253,7 +258,14 @@ def _find(spec: Spec, source: Source, path: str, cache_dir: str) -> Path:
     if not path and may_fetch(source.repository, env):
         if cache_dir:
             env["HF_HUB_CACHE"] = cache_dir
-        folder = fetch(spec, source.repository, (*source.files, *_MORE), looked, env)
+        try:
+            folder = fetch(spec, source.repository, (*source.files, *_MORE), looked, env)
+        except MissingExtraError:
+            raise
+        except ProviderUnavailableError as error:  # it names the repository, which few will know
+            raise ProviderUnavailableError(
+                spec.name, f"no {source.model}: {error.reason}", error.hint
+            ) from error
         try:
             source.accept(folder)
         except FileNotFoundError as error:

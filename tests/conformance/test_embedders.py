@@ -36,14 +36,14 @@ def _case(spec: Spec) -> type[EmbedProviderConformance]:
         "pytestmark": marks,
         "test_agrees_with_its_table_line": lambda self: _agrees(spec, self.provider()),
     }
-    if spec.target == "mlx":
+    if spec.extra == "mlx":
         body |= FEW_AND_SHORT
     return type(name, (EmbedProviderConformance,), body)
 
 
 def _options(spec: Spec) -> dict[str, str]:
     """What a provider is tried with; one without a model of its own gets MiniLM's file, in a folder."""
-    if spec.target == "mlx":
+    if spec.extra == "mlx":
         return {"dtype": "fp32", "max_tokens": "32"}
     if spec.name != "onnx":
         return {}
