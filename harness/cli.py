@@ -107,7 +107,7 @@ def show(
     format: Annotated[str, typer.Option(help="table, tsv, json or md.")] = "table",
 ) -> None:
     """Print one row per cell."""
-    from harness.command import terminal_width
+    from harness.progress import terminal_width
     from harness.results import load_result
     from harness.tables import show as rows
     from harness.tables import terminal_table
