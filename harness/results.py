@@ -137,6 +137,8 @@ class ResultDocument:
     ``query_tags`` (query id → tags), ``headline`` (query ids), ``n_documents``,
     ``n_documents_empty``, ``n_queries``, ``n_judgements``, ``n_without_relevant``.
     ``baseline`` is the cell id of the baseline, or null when it did not run.
+    ``parity`` holds one entry per provider that shares a model with another one, or whose vectors
+    change with their neighbours; its fields stand in :mod:`harness.variants`.
     """
 
     name: str
@@ -151,6 +153,7 @@ class ResultDocument:
     notes: list[str] = field(default_factory=list)
     resumed_from: list[str] = field(default_factory=list)
     tool: dict[str, str] = field(default_factory=dict)
+    parity: list[dict[str, Any]] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION
 
     def cell(self, cell_id: str) -> CellResult | None:

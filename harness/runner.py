@@ -18,6 +18,7 @@ from harness.environment import environment
 from harness.metrics import Metric, evaluated_queries
 from harness.processes import death_reason, measuring_process
 from harness.results import CellKey, CellResult, ResultDocument, file_name, load_result
+from harness.variants import VECTORS, compare_variants, drop_large, vector_file
 from rag_core import __version__
 from rag_core.errors import ProviderUnavailableError, RagCoreError, UnknownNameError
 from rag_core.factory import SpecString, resolve
@@ -90,7 +91,7 @@ def run(
     file = out / "result.json"
     kept = [] if fresh or not file.exists() else _keep(load_result(file), document, file)
     if fresh:
-        for name in ("runs", WORK):
+        for name in ("runs", VECTORS, WORK):
             shutil.rmtree(out / name, ignore_errors=True)
     wanted = [_identity(key) for job in jobs for key in job.cells]
     for cell in kept:
@@ -117,8 +118,10 @@ def run(
         raise
     finally:
         document.baseline = _baseline(document)
+        document.parity = compare_variants(document, out / VECTORS)
         document.write(file)
     shutil.rmtree(out / WORK, ignore_errors=True)
+    drop_large(out / VECTORS)
     return document
 
 
@@ -253,6 +256,7 @@ def _keep(old: ResultDocument, new: ResultDocument, file: Path) -> list[CellResu
             "choose another folder with --out, or start over with --fresh"
         )
     new.resumed_from = [*old.resumed_from, old.created]
+    new.parity = old.parity
     return [cell for cell in old.cells if cell.status == "ok"]
 
 
@@ -303,6 +307,7 @@ def _run_job(
         "data": absolute_data(spec.data),
         "work": str(work),
         "runs": str(out / "runs"),
+        "vectors": str(vector_file(out / VECTORS, job.cells[0])) if job.cells else "",
         "needs_lexical": job.needs_lexical,
         "cells": [asdict_key(key) for key in job.cells],
     }
