@@ -10,7 +10,16 @@ from typing import Any, TypeVar
 
 from harness.results import ResultError, strict, write_atomic
 
-__all__ = ["FILE", "SWEEP_VERSION", "Depth", "Point", "PoolResult", "SweepDocument", "VariantResult", "load_sweep"]
+__all__ = [
+    "FILE",
+    "SWEEP_VERSION",
+    "Depth",
+    "Point",
+    "PoolResult",
+    "SweepDocument",
+    "VariantResult",
+    "load_sweep",
+]
 
 SWEEP_VERSION = 1
 FILE = "sweep.json"
