@@ -43,7 +43,7 @@ CHUNK = 64
 
 
 def freeze_pool(job: Mapping[str, Any], emit: Emit) -> None:
-    """Fuse the provider's list and BM25's at the deepest pool for every judged query; write ``job["pool"]``."""
+    """Fuse the provider's list and BM25's at the deepest pool; write ``job["pool"]``, judged queries only."""
     sweep = SweepSpec.from_dict(job["spec"])
     depth, provider = max(sweep.pools), sweep.pool_provider
     run = RunSpec(sweep.data, (provider,), k=depth, candidate_pool=depth)

@@ -188,9 +188,9 @@ class SweepDocument:
     @property
     def complete(self) -> bool:
         """Whether everything that was asked for was measured."""
-        return all(piece.status == "ok" for piece in (*self.variants, *self.rerankers)) and all(
-            point.status == "ok" for variant in self.variants for point in variant.points
-        )
+        pieces = [*(v.status for v in self.variants), *(r.status for r in self.rerankers)]
+        points = [point.status for variant in self.variants for point in variant.points]
+        return all(status == "ok" for status in (*pieces, *points))
 
 
 def _known(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
