@@ -16,7 +16,7 @@ from harness.results import ResultError
 from harness.sweep import SweepEvent, sweep
 from harness.sweep_plan import SweepSpec, numbers, words
 from harness.sweep_result import FILE, Point, SweepDocument, load_sweep
-from harness.sweep_summary import agreement_word, caveats, piece_names, rows, sentences, short_label
+from harness.sweep_summary import agreement_word, best_point, caveats, piece_names, rows, sentences
 from rag_core.registry import load_plugins
 
 __all__ = ["SweepOptions", "event_line", "sweep_command", "sweep_table"]
@@ -101,13 +101,12 @@ def _matches(folder: Path, spec: SweepSpec) -> bool:
 
 def event_line(event: SweepEvent) -> str:
     """One line about what the event finished; empty for other events."""
-    name = short_label(event.label) if event.kind in ("depth", "point") else event.label
     if event.point is not None:
         return _point_line(event.label, event.point)
     if event.depth is not None:
         found = event.depth
         return (
-            f"ok      {name}: pool {found.depth}: nDCG@10 {score(found.after.get('ndcg@10'))}, "
+            f"ok      {event.label}: pool {found.depth}: nDCG@10 {score(found.after.get('ndcg@10'))}, "
             f"{milliseconds(found.p50_s)} ms a query"
         )
     if event.piece is not None:
@@ -167,8 +166,6 @@ def sweep_table(document: SweepDocument, width: int = 80) -> str:
 
 
 def _recommended(document: SweepDocument) -> list[Point]:
-    from harness.sweep_summary import best_point
-
     best = best_point([point for variant in document.variants for point in variant.points])
     return [] if best is None else [best]
 

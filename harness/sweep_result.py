@@ -99,6 +99,11 @@ class VariantResult:
     warnings: list[str] = field(default_factory=list)
     resumed: bool = False
 
+    @property
+    def complete(self) -> bool:
+        """Whether every point was measured."""
+        return self.status == "ok" and all(point.status == "ok" for point in self.points)
+
     def put(self, point: Point) -> None:
         """Add ``point`` in the order of batch sizes, in place of one of the same size."""
         kept = [known for known in self.points if known.batch_size != point.batch_size]
@@ -188,9 +193,7 @@ class SweepDocument:
     @property
     def complete(self) -> bool:
         """Whether everything that was asked for was measured."""
-        pieces = [*(v.status for v in self.variants), *(r.status for r in self.rerankers)]
-        points = [point.status for variant in self.variants for point in variant.points]
-        return all(status == "ok" for status in (*pieces, *points))
+        return all(v.complete for v in self.variants) and all(r.status == "ok" for r in self.rerankers)
 
 
 def _known(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -111,19 +111,18 @@ def caveats(document: SweepDocument) -> list[str]:
             "longer texts or another machine move the best batch size."
         )
         said.append("Memory is the process's peak so far: it includes the smaller batch sizes.")
-    if any(
-        (row.point.agreement or {}).get("itself") for row in rows(document) if row.variant.dtype != "fp32"
-    ):
-        alone = {r.name for r in rows(document) if (r.point.agreement or {}).get("itself")}
-        lone = sorted(r.name for r in rows(document) if r.variant.dtype != "fp32" and r.name in alone)
+    inexact = [row for row in rows(document) if row.variant.dtype != "fp32"]
+    alone = dict.fromkeys(row.name for row in inexact if (row.point.agreement or {}).get("itself"))
+    if alone:
         said.append(
-            f"No fp32 variant of {', '.join(dict.fromkeys(lone))} was measured: agreement is with its own "
-            "batch size 1. Add --dtype fp32 to hold it against full precision."
+            f"No fp32 variant was measured beside {', '.join(alone)}: agreement is with its own batch size "
+            "1, and says nothing about the number format."
         )
     if document.pool and document.rerankers:
         said.append(
             f"Candidate pool frozen: {document.pool['provider']} fused with {document.pool['lexical']}, "
-            f"{document.pool['n_queries']} judged queries; times are single calls."
+            f"{document.pool['n_queries']} judged queries; times are single calls. The best "
+            "depth was chosen on the same queries, so its gain is an optimistic estimate."
         )
     return said
 

@@ -103,8 +103,7 @@ def draw_batch(document: SweepDocument) -> Any:
     sizes = sorted({p.batch_size for _, points in lines for p in points if p.batch_size})
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.minorticks_off()
-    axes.set_ylim(bottom=0)
-    axes.margins(y=0.12)
+    axes.set_ylim(0, 1.1 * max(p.passages_per_s_high or 0.0 for _, points in lines for p in points))
     axes.set_xlabel("batch size, texts a call (logarithmic)")
     axes.set_ylabel("passages per second (higher is better)")
     _legend(figure, axes)
@@ -216,7 +215,7 @@ def draw_pool(document: SweepDocument) -> Any:
         for depth, a, b in zip(result.depths, x, y):
             axes.annotate(
                 f"{milliseconds(depth.p50_s)} ms", (a, b), (0, 9 if place % 2 == 0 else -17),
-                textcoords="offset points", ha="center", fontsize=10, color=_look(place)["color"],
+                textcoords="offset points", ha="center", fontsize=10, color=INK,
             )  # fmt: skip
     axes.set_xticks(depths, [str(depth) for depth in depths])
     axes.minorticks_off()
@@ -240,7 +239,7 @@ def _pool_finding(document: SweepDocument, names: dict[str, str]) -> str:
     if (change["low"] or 0.0) <= 0:
         return "No reranker can be told from the fused order"
     gain = f"{signed(change['mean'])} nDCG@10 to {score(best.after[MAIN])}"
-    return f"{names[result.label]} gains {gain} at {best.depth} candidates, {milliseconds(best.p50_s)} ms a query"
+    return f"{names[result.label]} gains {gain} at {best.depth} candidates ({milliseconds(best.p50_s)} ms)"
 
 
 FIGURES = (
