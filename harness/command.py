@@ -117,7 +117,10 @@ def local_providers() -> list[str]:
     return [
         f"{spec.name}@{spec.target}"
         for spec in EMBEDDERS
-        if spec.auto and spec.target != "api" and EMBEDDERS.availability(spec).ok
+        if spec.auto
+        and spec.target != "api"
+        and (answer := EMBEDDERS.availability(spec)).ok
+        and answer.is_ready
     ]
 
 
@@ -207,7 +210,7 @@ def _registry_lines(registry: Registry) -> list[str]:
         lines.append(
             f"  {spec.name:<{width}}  {spec.target:<6} {dim:>5}  {'yes' if answer.ok else 'no'}  {spec.model}"
         )
-        if not answer.ok:
+        if not answer.ok or not answer.is_ready:
             why = answer.reason + (f"; {answer.hint}" if answer.hint else "")
             lines.append(f"  {'':<{width}}  {why}")
     return lines

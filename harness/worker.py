@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.results import strict
+from rag_core.progress import listening
 
 __all__ = ["main"]
 
@@ -44,8 +45,12 @@ def main(job_path: str) -> int:
     job = json.loads(Path(job_path).read_text(encoding="utf-8"))
     from rag_core.registry import load_attribute
 
+    def progress(stage: str, done: int, total: int) -> None:
+        emit("progress", stage=stage, done=done, total=total)
+
     try:
-        load_attribute(KINDS[job["kind"]])(job, emit)
+        with listening(progress):
+            load_attribute(KINDS[job["kind"]])(job, emit)
     except Exception as error:  # noqa: BLE001 - the reason becomes the row's; the parent goes on
         import traceback
 

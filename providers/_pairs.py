@@ -6,20 +6,14 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from providers._rows import Row
 from rag_core.embedding import without_lone_surrogates
 from rag_core.errors import InvalidArgumentError, ProviderUnavailableError
 
-__all__ = ["Pair", "PairEncoder", "Row"]
+__all__ = ["Pair", "PairEncoder"]
 
 #: Room for the candidate that a window must leave after the template and half of it for the query.
 LEAST_ROOM_TOKENS = 4
-
-
-class Row(NamedTuple):
-    """Token ids and type ids of equal length."""
-
-    ids: list[int]
-    types: list[int]
 
 
 class Pair(NamedTuple):

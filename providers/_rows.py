@@ -1,67 +1,108 @@
-"""Rows of token ids through an ONNX session: grouped by length, padded, spread over threads."""
+"""The speed engine of every local transformer: rows of token ids, grouped by length, padded, over threads.
+
+What computes a group is a :data:`Call`: onnxruntime, torch and MLX each bring one, and one of these may
+answer sentence vectors, token vectors or logits.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from providers._onnx import batches_by_length
-from providers._pairs import Row
+__all__ = ["TOKEN_BUDGET", "Call", "Ids", "Row", "RowRunner", "batches_by_length"]
 
-__all__ = ["RowRunner"]
+Ids = NDArray[np.int64]
+#: ``call(ids, mask, types)``, each int64 of shape (rows, tokens) with 0 in ``mask`` on padding, answers on
+#: the host: float32 of shape (rows, width), (rows, tokens, width) or (rows,).
+Call = Callable[[Ids, Ids, Ids], NDArray[np.float32]]
+#: Tokens of one call, padding included. Measured on two cores with MiniLM on onnxruntime, passages/s at
+#: budgets of 256, 1024 and 4096: 1386, 1225, 564 of 13 tokens; 144, 133, 94 of 150 tokens.
+TOKEN_BUDGET = 256
+
+
+class Row(NamedTuple):
+    """Token ids and type ids of equal length."""
+
+    ids: list[int]
+    types: list[int]
+
+
+def batches_by_length(
+    lengths: Sequence[int], token_budget: int = TOKEN_BUDGET, multiple: int = 1, batch_size: int = 0
+) -> list[list[int]]:
+    """Positions grouped so that rows of like length share a call, the longest first.
+
+    A group holds ``batch_size`` rows, or without one as many as fit ``token_budget`` once padded to its
+    longest (rounded up to ``multiple``), at least one.
+    """
+    groups: list[list[int]] = []
+    longest = 0
+    for position in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        if groups and (
+            len(groups[-1]) < batch_size if batch_size else longest * (len(groups[-1]) + 1) <= token_budget
+        ):
+            groups[-1].append(position)
+        else:
+            groups.append([position])
+            longest = _padded(lengths[position], multiple)
+    return groups
+
+
+def _padded(length: int, multiple: int) -> int:
+    return -(-length // multiple) * multiple
 
 
 class RowRunner:
     """Runs rows and gives one array per row back, in the order of the rows.
 
     Attributes:
-        threads: calls of the session at once; each runs on one thread.
+        threads: calls at once.
         token_budget: tokens of one call, padding included; 0 gives every row a call of its own.
+        batch_size: rows of one call in place of the budget; 0 for the budget.
+        multiple: rows are padded to a multiple of this many tokens.
     """
 
-    def __init__(self, session: Any, output: str, threads: int, token_budget: int, pad: int = 0) -> None:
-        self._session, self._output, self._pad = session, output, pad
-        self.threads, self.token_budget = threads, token_budget
-        self._inputs = [entry.name for entry in session.get_inputs()]
+    def __init__(
+        self, call: Call, threads: int, token_budget: int = TOKEN_BUDGET, pad: int = 0, multiple: int = 1
+    ) -> None:
+        """``pad``: the token id that fills short rows."""
+        self._call, self._pad = call, pad
+        self.threads, self.token_budget, self.multiple, self.batch_size = threads, token_budget, multiple, 0
         self._workers: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
 
     def run(self, rows: Sequence[Row]) -> list[NDArray[np.float32]]:
         """The output of each row: shape (tokens of the row, …) or (…) without a token axis.
 
-        An output with as many places on its second axis as the call has tokens is cut to the row's own.
+        Raises:
+            Exception: whatever the call raises.
         """
-        groups = batches_by_length([len(row.ids) for row in rows], self.token_budget)
+        lengths = [len(row.ids) for row in rows]
+        groups = batches_by_length(lengths, self.token_budget, self.multiple, self.batch_size)
         work = [[rows[i] for i in group] for group in groups]
-        answers = (
-            [self._call(w) for w in work] if self._is_serial(work) else self._pool().map(self._call, work)
-        )
+        is_serial = len(work) <= 1 or self.threads == 1
+        answers = [self._group(w) for w in work] if is_serial else self._pool().map(self._group, work)
         out: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(rows)
         for group, answer in zip(groups, answers):
             for position, values in zip(group, answer):
                 out[position] = values
         return out
 
-    def _is_serial(self, work: Sequence[Any]) -> bool:
-        return len(work) <= 1 or self.threads == 1
-
-    def _call(self, rows: list[Row]) -> list[NDArray[np.float32]]:
-        """One call of the session; ``rows`` are sorted, the longest first."""
-        shape = len(rows), len(rows[0].ids)
+    def _group(self, rows: list[Row]) -> list[NDArray[np.float32]]:
+        """One call; ``rows`` are sorted, the longest first."""
+        shape = len(rows), _padded(len(rows[0].ids), self.multiple)
         ids = np.full(shape, self._pad, np.int64)
         mask, types = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         for i, row in enumerate(rows):
             ids[i, : len(row.ids)] = row.ids
             types[i, : len(row.ids)] = row.types
             mask[i, : len(row.ids)] = 1
-        known = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
-        (raw,) = self._session.run([self._output], {name: known[name] for name in self._inputs})
-        answer = np.asarray(raw, np.float32)
+        answer: Any = np.asarray(self._call(ids, mask, types), np.float32)
         if answer.ndim == 3:
             return [values[: len(row.ids)] for values, row in zip(answer, rows)]
         return list(answer)

@@ -1,28 +1,22 @@
-"""Where the weights of a local model are: a folder that is named, or the places models are kept in.
-
-Nothing here opens a connection. A model that is not on disk is a :class:`ProviderUnavailableError` at
-once, with every folder that was looked in.
-"""
+"""ONNX weights: which file of a folder, its digest, and what the folder says about the window."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rag_core.errors import ProviderUnavailableError
+from providers._folders import ANY_MODEL, TOKENIZER, find_folder, why_missing
 from rag_core.registry import Spec
 
 __all__ = ["ANY_MODEL", "Weights", "find_weights", "missing", "read_json", "window_tokens"]
 
-#: Model name of a provider that takes whatever `path=` holds.
-ANY_MODEL = "any"
-TOKENIZER = "tokenizer.json"
 #: Model files tried first, in this order; otherwise the only file of the folder is taken.
 USUAL_FILES = ("model.onnx", "onnx/model.onnx")
+#: What is fetched from the hub.
+PATTERNS = ("*.json", "*.txt", "onnx/model.onnx", "onnx/model.onnx_data")
 #: `model_max_length` of a tokenizer that has no limit is a number like 1e30.
 UNLIMITED_TOKENS = 1_000_000
 #: Operations that quantise activations by their range over the whole batch.
@@ -59,10 +53,7 @@ class Weights:
 def find_weights(
     spec: Spec, model: str, path: str = "", file: str = "", env: Mapping[str, str] | None = None
 ) -> Weights:
-    """The weights of ``model``: in ``path`` if given, else in ``RAG_MODELS_DIR``, else in the hub's cache.
-
-    ``RAG_MODELS_DIR`` holds folders, separated as in ``PATH``; in each, ``owner/name``, ``owner--name``
-    and ``name`` are looked for.
+    """The ONNX weights of ``model``, looked for as :func:`providers._folders.find_folder` does.
 
     Args:
         spec: whose name errors begin with.
@@ -75,53 +66,16 @@ def find_weights(
     Raises:
         ProviderUnavailableError: none of the folders holds the model; all of them stand in the message.
     """
-    env = os.environ if env is None else env
-    looked = []
-    for folder in [Path(path).expanduser()] if path else _places(model, env):
-        try:
-            return Weights(folder, _model_file(folder, file))
-        except FileNotFoundError as error:
-            looked.append(f"{folder} ({error})")
-    hint = "accepted: path=FOLDER with an ONNX model and tokenizer.json" + (
-        "" if path else ", or RAG_MODELS_DIR"
-    )
-    raise ProviderUnavailableError(
-        spec.name, f"no weights of {model}; looked in: {'; '.join(looked) or 'no folder is known'}", hint
-    )
+    folder = find_folder(
+        spec, model, path, lambda each: _model_file(each, file), [(*PATTERNS, file) if file else PATTERNS],
+        "an ONNX model and tokenizer.json", env,
+    )  # fmt: skip
+    return Weights(folder, _model_file(folder, file))
 
 
 def missing(spec: Spec) -> str:
-    """Why the weights of ``spec`` are not at hand; empty when they are. Reads no file but their names."""
-    if spec.model == ANY_MODEL:
-        return "no folder is named"
-    looked = []
-    for folder in _places(spec.model, os.environ):
-        try:
-            _model_file(folder, "")
-        except FileNotFoundError:
-            looked.append(str(folder))
-        else:
-            return ""
-    return f"no weights of {spec.model}; looked in: {', '.join(looked)}"
-
-
-def _places(model: str, env: Mapping[str, str]) -> Iterator[Path]:
-    # the hub renamed ms-marco-MiniLM-L-6-v2 to …-L6-v2; an older cache has the older name
-    for name in dict.fromkeys((model, model.replace("-L-", "-L"))):
-        for root in filter(None, env.get("RAG_MODELS_DIR", "").split(os.pathsep)):
-            kept = Path(root).expanduser()
-            yield kept / name
-            if "/" in name:
-                yield kept / name.replace("/", "--")
-                yield kept / name.rpartition("/")[2]
-        home = Path(env.get("HF_HOME") or "~/.cache/huggingface").expanduser()
-        cache = Path(env.get("HF_HUB_CACHE") or home / "hub").expanduser()
-        repository = cache / f"models--{name.replace('/', '--')}"
-        snapshots = repository / "snapshots"
-        try:
-            yield snapshots / (repository / "refs" / "main").read_text(encoding="utf-8").strip()
-        except OSError:
-            yield from sorted(snapshots.iterdir()) if snapshots.is_dir() else [repository]
+    """Why the ONNX weights of ``spec`` are not at hand; empty when they are."""
+    return why_missing(spec, lambda folder: _model_file(folder, ""))
 
 
 def _model_file(folder: Path, wanted: str) -> Path:

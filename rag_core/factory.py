@@ -167,7 +167,7 @@ def _default(registry: Registry, variable: str, last: str, env: Mapping[str, str
     load_plugins(env)
     for target in provider_order(env):
         for spec in registry:
-            if spec.target == target and spec.auto and registry.availability(spec, env).ok:
+            if spec.target == target and spec.auto and registry.availability(spec, env).at_once:
                 log.info("%s: %s@%s chosen by auto-detection", registry.kind, spec.name, spec.target)
                 return registry.create(spec)
     if last == "fake":

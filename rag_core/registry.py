@@ -53,6 +53,8 @@ class Spec:
         missing: ``module:attribute`` of ``missing(spec) -> str``, which tells why the weights are not at
             hand (empty when they are) without loading them or opening a connection; empty for a provider
             whose weights come with its packages.
+        fetch: ``module:attribute`` of ``fetch(spec, env) -> bool``, whether missing weights can be
+            downloaded when the provider is loaded; empty for one that never downloads.
     """
 
     name: str
@@ -68,15 +70,29 @@ class Spec:
     auto: bool = True
     size_bytes: int = 0
     missing: str = ""
+    fetch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """The answer to "can it run here?": ``reason`` says why not, ``hint`` what to type."""
+    """The answer to "can it run here?".
+
+    Attributes:
+        ok: whether it can.
+        reason: why not; where ``ok``, what happens first.
+        hint: what to type.
+        is_ready: whether nothing has to be downloaded first.
+    """
 
     ok: bool
     reason: str = ""
     hint: str = ""
+    is_ready: bool = True
+
+    @property
+    def at_once(self) -> bool:
+        """Whether it can be chosen for somebody who did not name it: it runs, and downloads nothing."""
+        return self.ok and self.is_ready
 
 
 class Registry:
@@ -135,6 +151,9 @@ class Registry:
             if reason:
                 return Availability(False, reason)
         if spec.missing and (reason := load_attribute(spec.missing)(spec)):
+            if spec.fetch and load_attribute(spec.fetch)(spec, env):
+                size = f" ({spec.size_bytes / 1e9:.2g} GB)" if spec.size_bytes else ""
+                return Availability(True, f"weights are downloaded at first use{size}", is_ready=False)
             return Availability(False, reason, f"use {spec.name}?path=FOLDER, or set RAG_MODELS_DIR")
         return Availability(True)
 

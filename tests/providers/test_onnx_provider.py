@@ -129,7 +129,7 @@ def test_the_name_of_the_file_says_its_dtype(folder: Path) -> None:
     assert [e.fingerprint.dtype for e in both] == ["stored", "int8"]
     assert both[0].fingerprint.revision != both[1].fingerprint.revision
     assert both[1].fingerprint.batching == "one text a call", "it chooses one scale for a whole call"
-    assert both[1].token_budget == 1
+    assert both[1]._runner.token_budget == 0
     with pytest.raises(
         ProviderUnavailableError, match=r"no model_q4\.onnx.*there: model\.onnx, onnx/model_int8"
     ):

@@ -98,7 +98,15 @@ def test_nothing_found_names_the_model_and_every_folder_without_a_connection(
     (tmp_path / "kept" / NAME).mkdir(parents=True)
     put(tmp_path / "kept" / "ms-marco-MiniLM-L-6-v2", "model.safetensors")
     with pytest.raises(ProviderUnavailableError) as e:
-        find_weights(SPEC, NAME, env={"RAG_MODELS_DIR": str(tmp_path / "kept"), "HF_HOME": str(tmp_path)})
+        find_weights(
+            SPEC,
+            NAME,
+            env={
+                "RAG_MODELS_DIR": str(tmp_path / "kept"),
+                "HF_HOME": str(tmp_path),
+                "HF_HUB_OFFLINE": "1",
+            },
+        )
     message = str(e.value)
     assert message.startswith(f"minilm-l6 is not available: no weights of {NAME}; looked in: ")
     assert f"{tmp_path / 'kept' / NAME} (no tokenizer.json)" in message
