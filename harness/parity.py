@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
+Matrix = NDArray[Any]
 Values = Sequence[float | None]
 
 #: Verdicts. What differs is marked wherever it is shown and never recommended.
@@ -161,6 +162,13 @@ def cosines(reference: ArrayLike, other: ArrayLike) -> Floats:
     a, b = _matrix(reference), _matrix(other)
     if a.shape != b.shape:
         raise InvalidArgumentError(f"vectors of shape {a.shape} and {b.shape}; accepted: equal shapes")
+    step = max(1, BLOCK // max(1, a.shape[1]))
+    blocks = [_cosines(a[i : i + step], b[i : i + step]) for i in range(0, len(a), step)]
+    return np.concatenate(blocks) if blocks else np.zeros(0)
+
+
+def _cosines(a: Matrix, b: Matrix) -> Floats:
+    a, b = a.astype(np.float64), b.astype(np.float64)
     lengths = np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         found = np.einsum("ij,ij->i", a, b) / (lengths[0] * lengths[1])
@@ -199,10 +207,12 @@ def top_overlap(
     return float(np.mean([len(np.intersect1d(a, b)) / k for a, b in zip(first, second)]))
 
 
-def _tops(docs: Floats, queries: Floats, k: int) -> Iterator[NDArray[np.intp]]:
-    step = max(1, BLOCK // len(docs))
+def _tops(docs: Matrix, queries: Matrix, k: int) -> Iterator[NDArray[np.intp]]:
+    step, width = max(1, BLOCK // len(docs)), max(1, BLOCK // max(1, docs.shape[1]))
     for start in range(0, len(queries), step):
-        for row in queries[start : start + step] @ docs.T:
+        block = queries[start : start + step].astype(np.float64)
+        parts = [block @ docs[i : i + width].astype(np.float64).T for i in range(0, len(docs), width)]
+        for row in np.concatenate(parts, axis=1):
             yield _top(row, k)
 
 
@@ -248,7 +258,7 @@ def agree(
     each = np.concatenate([cosines(reference, vectors), cosines(a, b)])
     least, rule = float(each.min()), rule_of(dtype)
     gap = _gap(reference_values, values, seed)
-    missed = "" if least >= rule.least_cosine else f"cosine {least:.4f} to the reference"
+    missed = "" if least >= rule.least_cosine else f"cosine {least:.5f} to the reference"
     verdict, reason = _judge(dtype, missed, rule.least_cosine, rule.same_vectors, overlap, gap)
     return Agreement(least, float(np.quantile(each, 0.01)), overlap, gap, len(each), len(a), verdict, reason)
 
@@ -351,8 +361,8 @@ def rerank_agreement(
     return RerankAgreement(least, float(np.mean(each)), equal, overlap, gap, len(pairs), verdict, reason)
 
 
-def _matrix(vectors: ArrayLike) -> Floats:
-    found = np.asarray(vectors, np.float64)
+def _matrix(vectors: ArrayLike) -> Matrix:
+    found = np.asarray(vectors)
     if found.ndim != 2:
         raise InvalidArgumentError(f"vectors of shape {found.shape}; accepted: one row per text")
     return found

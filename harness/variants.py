@@ -4,8 +4,8 @@ An entry of ``ResultDocument.parity`` holds ``kind`` (``embedder`` or ``reranker
 ``target``, ``dtype`` and ``model`` of the variant; ``reference`` (the same three of the provider it was
 compared with, or null); ``fp32_reference``; the fields of :class:`harness.parity.Agreement` where there
 was a comparison; ``verdict`` and ``reason``. Beside the verdicts of :mod:`harness.parity`:
-``reference``; ``alone`` (no other provider of the model ran, its vectors change with their neighbours);
-``not compared`` (vectors of an earlier run were not kept).
+``reference``, and ``not compared`` (vectors of an earlier run were not kept). A provider whose vectors
+change with their neighbours differs from itself: it has an entry even where no other of its model ran.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ __all__ = ["SELF_CHECK", "VECTORS", "compare_variants", "drop_large", "save_vect
 
 #: Folder of the vectors inside that of the result.
 VECTORS = "vectors"
-#: Key of ``CellResult.settings``: ``min_cosine`` between a text alone and among others, ``least``, ``passed``.
+#: Key of ``CellResult.settings``: ``min_cosine`` of texts alone and among others, ``least``, ``passed``.
 SELF_CHECK = "self_check"
-REFERENCE, ALONE, NOT_COMPARED = "reference", "alone", "not compared"
+REFERENCE, NOT_COMPARED = "reference", "not compared"
 METRIC = "ndcg@10"
 #: Vectors of one provider beyond this go when the run is complete.
 KEPT_BYTES = 32 * 2**20
+#: Documents that show whether two providers embed into one space.
+SAMPLE = 256
 #: Of two number formats the one with the lower rank is the reference.
 PRECISION = {"fp32": 0, "fp16": 1, "bf16": 2}
 COARSEST = 3
@@ -68,6 +70,10 @@ def drop_large(folder: Path) -> None:
     for path in folder.glob("*.npy"):
         if path.stat().st_size > KEPT_BYTES:
             path.unlink()
+
+
+#: Entries of the run that this one continues, by kind, provider, target and dtype.
+Earlier = Mapping[tuple[Any, ...], Mapping[str, Any]]
 
 
 @dataclass(slots=True)
@@ -120,13 +126,10 @@ def compare_variants(document: ResultDocument, folder: Path) -> list[dict[str, A
     providers = _providers(document, folder)
     earlier = {_identity(entry): entry for entry in document.parity}
     entries = []
-    for group in _groups(providers):
-        if len(group) > 1:
-            reference, *others = group
-            entries.append(_entry(reference, None, group[0]))
-            entries += [_compared(reference, other, document, earlier) for other in others]
-        elif group[0].unstable:
-            entries.append(_entry(group[0], None, None, verdict=ALONE))
+    for reference, *others in _groups(providers, earlier):
+        if others or reference.unstable:
+            entries.append(_entry(reference))
+        entries += [_compared(reference, other, document, earlier) for other in others]
     return entries
 
 
@@ -141,11 +144,11 @@ def _providers(document: ResultDocument, folder: Path) -> list[Provider]:
     return list(found.values())
 
 
-def _groups(providers: Iterable[Provider]) -> list[list[Provider]]:
+def _groups(providers: Iterable[Provider], earlier: Earlier) -> list[list[Provider]]:
     """Providers by model, the reference of each model first."""
     groups: list[list[Provider]] = []
     for provider in sorted(providers, key=lambda p: p.rank):
-        group = next((g for g in groups if _belongs(provider, g)), None)
+        group = next((g for g in groups if _belongs(provider, g, earlier)), None)
         if group is None:
             groups.append([provider])
         else:
@@ -153,13 +156,15 @@ def _groups(providers: Iterable[Provider]) -> list[list[Provider]]:
     return groups
 
 
-def _belongs(provider: Provider, group: Sequence[Provider]) -> bool:
-    if not any(_meant_alike(provider, member) for member in group[:1]):
+def _belongs(provider: Provider, group: Sequence[Provider], earlier: Earlier) -> bool:
+    if not _meant_alike(provider, group[0]):
         return False
+    if _kept(provider, group[0], earlier):
+        return True
     if any(member.fingerprint.get("model") == provider.fingerprint.get("model") for member in group):
         return True
     ours, theirs = _load(provider.file), _load(group[0].file)
-    return bool(ours and theirs and same_space(theirs[0], ours[0]))
+    return bool(ours and theirs and same_space(theirs[0][:SAMPLE], ours[0][:SAMPLE]))
 
 
 def _meant_alike(a: Provider, b: Provider) -> bool:
@@ -177,21 +182,17 @@ def _meant_alike(a: Provider, b: Provider) -> bool:
 
 
 def _compared(
-    reference: Provider, other: Provider, document: ResultDocument, earlier: Mapping[Any, dict[str, Any]]
+    reference: Provider, other: Provider, document: ResultDocument, earlier: Earlier
 ) -> dict[str, Any]:
-    kept = earlier.get(_identity({"kind": "embedder", **other.identity}))
     theirs, ours = _load(reference.file), _load(other.file)
     if theirs is None or ours is None:
-        if kept and kept.get("reference") == reference.identity:
-            return kept
-        return _entry(other, None, reference, verdict=NOT_COMPARED, reason=NOT_KEPT)
+        kept = _kept(other, reference, earlier)
+        return dict(kept) if kept else _entry(other, reference, verdict=NOT_COMPARED, reason=NOT_KEPT)
     if not len(ours[0]) or theirs[0].shape != ours[0].shape or theirs[1].shape != ours[1].shape:
         reason = f"vectors of shape {ours[0].shape} against {theirs[0].shape}"
-        return _entry(other, reference, reference, verdict=NOT_COMPARED, reason=reason)
+        return _entry(other, reference, verdict=NOT_COMPARED, reason=reason)
     if not (theirs[1].any(axis=1) & ours[1].any(axis=1)).any():
-        return _entry(
-            other, reference, reference, verdict=NOT_COMPARED, reason="no query was answered by both"
-        )
+        return _entry(other, reference, verdict=NOT_COMPARED, reason="no query was answered by both")
     base, values = _values(reference, other)
     seed = int(document.spec.get("seed") or 0)
     found = agree(
@@ -204,7 +205,7 @@ def _compared(
         values=values,
         seed=seed,
     )
-    return _entry(other, reference, reference, **found.as_dict())
+    return _entry(other, reference, **found.as_dict())
 
 
 def _values(reference: Provider, other: Provider) -> tuple[Sequence[float | None], Sequence[float | None]]:
@@ -221,6 +222,12 @@ def _values(reference: Provider, other: Provider) -> tuple[Sequence[float | None
     theirs, ours = measured(reference), measured(other)
     shared = next((name for name in theirs if name in ours), None)
     return (theirs[shared], ours[shared]) if shared else ((), ())
+
+
+def _kept(provider: Provider, reference: Provider, earlier: Earlier) -> Mapping[str, Any] | None:
+    """The entry of an earlier run that compared the two."""
+    entry = earlier.get(_identity({"kind": "embedder", **provider.identity}))
+    return entry if entry and entry.get("reference") == reference.identity else None
 
 
 def _identity(entry: Mapping[str, Any]) -> tuple[Any, ...]:

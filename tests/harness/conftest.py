@@ -196,6 +196,34 @@ def document() -> ResultDocument:
     return make_document()
 
 
+@pytest.fixture
+def marked() -> ResultDocument:
+    """e5-small differs from the fp32 reference minilm stands in for; minilm itself is that reference."""
+    made = make_document()
+    minilm, e5 = (
+        {"kind": "embedder", "provider": provider, "target": "cpu", "dtype": dtype, "model": "m"}
+        for provider, dtype in (("minilm", "int8"), ("e5-small", "q4"))
+    )
+    reference = {"provider": "minilm", "target": "cpu", "dtype": "int8"}
+    made.parity = [
+        {**minilm, "reference": None, "fp32_reference": False, "verdict": "reference", "reason": ""},
+        {
+            **e5,
+            "reference": reference,
+            "fp32_reference": False,
+            "min_cosine": 0.41288,
+            "p1_cosine": 0.5,
+            "overlap_at_10": 0.31,
+            "difference": {"mean": -0.1, "low": -0.2, "high": 0.01},
+            "n_texts": 163,
+            "n_queries": 43,
+            "verdict": "differs",
+            "reason": "top-10 overlap 0.31 (at least 0.8 expected)",
+        },
+    ]
+    return made
+
+
 @pytest.fixture(scope="session")
 def factory() -> Callable[..., ResultDocument]:
     return make_document
