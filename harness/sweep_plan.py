@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from rag_core.factory import SpecString, resolve
 from rag_core.registry import EMBEDDERS, RERANKERS
 from rag_core.types import Document
 
-__all__ = ["WHOLE_CORPUS", "SweepSpec", "Variant", "chosen_documents", "numbers", "plan_variants"]
+__all__ = ["WHOLE_CORPUS", "SweepSpec", "Variant", "chosen_documents", "numbers", "plan_variants", "words"]
 
 #: Up to this many documents the whole corpus is embedded for agreement, so that nDCG can be compared too.
 WHOLE_CORPUS = 500
@@ -186,6 +186,6 @@ def numbers(option: str, text: str) -> tuple[int, ...]:
     return tuple(sorted({int(part) for part in parts}))
 
 
-def words(text: str) -> Sequence[str]:
+def words(text: str) -> tuple[str, ...]:
     """``fp32, int8`` as (fp32, int8), each once, in the order given."""
     return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
