@@ -157,15 +157,19 @@ def _batch_sentence(name: str, variant: VariantResult, best: Point) -> str:
     )
     if best.batch_size is None:
         return f"{name} with its own batching embeds {speed}."
-    first = f"Batch size {best.name} is fastest for {name}: {speed}."
-    one = next((p for p in variant.points if p.batch_size == 1 and p.passages_per_s), None)
-    if one is not None and one is not best:
+    others = [point for point in variant.points if point.agrees and point is not best]
+    near = overlapping(best, others)
+    if others and len(near) == len(others):
+        return f"The batch size makes no difference that can be told for {name}: {speed} at {best.name}."
+    said = f"Batch size {best.name} is fastest for {name}: {speed}."
+    one = next((p for p in others if p.batch_size == 1 and p not in near), None)
+    if one is not None:
         factor = (best.passages_per_s or 0.0) / (one.passages_per_s or 1.0)
-        first += f" Batch size 1 is {number(factor, 3)} times slower ({rate(one.passages_per_s)} passages/s)."
-    near = [point.name for point in overlapping(best, variant.points)]
+        said += f" Batch size 1 is {number(factor, 3)} times slower ({rate(one.passages_per_s)} passages/s)."
     if near:
-        first += f" Not told apart from it: {', '.join(near)} (their rounds overlap)."
-    return first
+        sizes = ", ".join(point.name for point in near)
+        said += f" Not told apart from it: {sizes} (their rounds overlap)."
+    return said
 
 
 def _parity(document: SweepDocument) -> list[str]:

@@ -24,7 +24,7 @@ from harness.render.plots import (
     styled,
 )
 from harness.sweep_result import Point, SweepDocument, VariantResult
-from harness.sweep_summary import best_point, piece_names, variant_names
+from harness.sweep_summary import best_point, overlapping, piece_names, variant_names
 
 __all__ = ["FIGURES", "Figure", "write"]
 
@@ -141,14 +141,18 @@ def _batch_finding(document: SweepDocument, names: dict[str, str]) -> str:
     if found is None:
         return "No setting agrees with its reference"
     variant, best = found
-    one = next((p for p in variant.points if p.batch_size == 1 and p.passages_per_s), None)
-    first = (
-        f"{names[variant.label]} is fastest at batch size {best.name}: {rate(best.passages_per_s)} passages/s"
-    )
-    if one is None or one is best:
-        return first
+    others = [point for point in variant.points if point.agrees and point is not best]
+    near = overlapping(best, others)
+    if others and len(near) == len(others):
+        return (
+            f"No batch size of {names[variant.label]} can be told from another: {rate(best.passages_per_s)}/s"
+        )
+    said = f"{names[variant.label]} is fastest at batch size {best.name}: {rate(best.passages_per_s)}/s"
+    one = next((point for point in others if point.batch_size == 1 and point not in near), None)
+    if one is None:
+        return said
     return (
-        f"{first}, {number((best.passages_per_s or 0.0) / (one.passages_per_s or 1.0), 2)} times batch size 1"
+        f"{said}, {number((best.passages_per_s or 0.0) / (one.passages_per_s or 1.0), 2)} times batch size 1"
     )
 
 

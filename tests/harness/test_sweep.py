@@ -210,7 +210,9 @@ def test_one_batch_size_may_fail_or_kill_and_the_others_go_on(tmp_path: Path, pl
     assert not any(variant.resumed for variant in again.variants)  # what failed is tried again
 
 
-def test_a_variant_that_cannot_run_is_skipped_or_failed_with_its_reason(tmp_path: Path, planted: Path) -> None:
+def test_a_variant_that_cannot_run_is_skipped_or_failed_with_its_reason(
+    tmp_path: Path, planted: Path
+) -> None:
     document = sweep(mini("absent", "planted?die_at=1", "planted?dim=nine", "fake"), tmp_path / "out")
     found = {v.label: v for v in document.variants}
     assert found["absent@cpu"].status == "skipped"

@@ -108,5 +108,5 @@ def test_numbers_and_words() -> None:
     assert numbers("--batch-size", "") == ()
     assert words("int8, fp32,int8") == ("int8", "fp32")
     for text in ("1,x", "0", "-4", "1.5", "²"):
-        with pytest.raises(InvalidArgumentError, match="--batch-size holds .*whole numbers from 1"):
+        with pytest.raises(InvalidArgumentError, match=r"--batch-size holds .*whole numbers from 1"):
             numbers("--batch-size", text)
