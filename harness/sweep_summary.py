@@ -23,6 +23,8 @@ __all__ = [
 ]
 
 MAIN = "ndcg@10"
+#: 1 - cosine of one fp32 computation done in two orders is below 1e-11, that of a rounded model above 1e-6.
+FP32_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,12 @@ def caveats(document: SweepDocument) -> list[str]:
             f"No fp32 variant was measured beside {', '.join(alone)}: agreement is with its own batch size "
             "1, and says nothing about the number format."
         )
+    twins = dict.fromkeys(row.name for row in inexact if _is_fp32_in_disguise(row))
+    if twins:
+        said.append(
+            f"{', '.join(twins)}: the vectors are those of fp32 to the last digits; the dtype may not have "
+            "taken effect."
+        )
     if document.pool and document.rerankers:
         said.append(
             f"Candidate pool frozen: {document.pool['provider']} fused with {document.pool['lexical']}, "
@@ -125,6 +133,11 @@ def caveats(document: SweepDocument) -> list[str]:
             "depth was chosen on the same queries, so its gain is an optimistic estimate."
         )
     return said
+
+
+def _is_fp32_in_disguise(row: Row) -> bool:
+    found = row.point.agreement or {}
+    return not found.get("itself", True) and (found.get("min_cosine") or 0.0) > 1 - FP32_ROUNDING
 
 
 def _speed(document: SweepDocument) -> list[str]:

@@ -32,6 +32,8 @@ COLOURS = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY)
 MARKS = ("o", "s", "D", "^", "v", "P")
 #: 1 - cosine below this is float32's own rounding.
 LEAST_DISTANCE = 1e-7
+#: Distance between the bars of two variants at one batch size, in doublings.
+DODGE = 0.07
 MAIN = "ndcg@10"
 
 
@@ -82,7 +84,8 @@ def draw_batch(document: SweepDocument) -> Any:
     any_failed = False
     for place, (variant, points) in enumerate(lines):
         look = _look(place)
-        x = [p.batch_size for p in points]
+        # side by side, or the bars of variants of one speed would hide each other
+        x = [(p.batch_size or 0) * 2 ** (DODGE * (place - (len(lines) - 1) / 2)) for p in points]
         y = [p.passages_per_s or 0.0 for p in points]
         below = [v - (p.passages_per_s_low or v) for v, p in zip(y, points)]
         above = [(p.passages_per_s_high or v) - v for v, p in zip(y, points)]
@@ -143,17 +146,15 @@ def _batch_finding(document: SweepDocument, names: dict[str, str]) -> str:
     variant, best = found
     others = [point for point in variant.points if point.agrees and point is not best]
     near = overlapping(best, others)
+    name, speed = names[variant.label], f"{rate(best.passages_per_s)} passages/s"
     if others and len(near) == len(others):
-        return (
-            f"No batch size of {names[variant.label]} can be told from another: {rate(best.passages_per_s)}/s"
-        )
-    said = f"{names[variant.label]} is fastest at batch size {best.name}: {rate(best.passages_per_s)}/s"
+        return f"No batch size of {name} can be told from another: {speed}"
+    said = f"{name} is fastest at batch size {best.name}: {speed}"
     one = next((point for point in others if point.batch_size == 1 and point not in near), None)
     if one is None:
         return said
-    return (
-        f"{said}, {number((best.passages_per_s or 0.0) / (one.passages_per_s or 1.0), 2)} times batch size 1"
-    )
+    factor = (best.passages_per_s or 0.0) / (one.passages_per_s or 1.0)
+    return f"{said}, {number(factor, 2)} times batch size 1"
 
 
 def draw_agreement(document: SweepDocument) -> Any:
@@ -181,7 +182,7 @@ def draw_agreement(document: SweepDocument) -> Any:
     distances = [max(1 - (p.agreement or {})["min_cosine"], LEAST_DISTANCE) for _, p in found]
     axes.set_xlim(LEAST_DISTANCE / 2, max(1e-3, max(distances) * 3))
     axes.set_ylim(0, 1.15 * max(p.passages_per_s or 0.0 for _, p in found))
-    axes.set_xlabel("1 − least cosine to the reference (logarithmic, left is closer)")
+    axes.set_xlabel("1 − least cosine to the reference (logarithmic, left is closer; 10⁻⁷ stands for less)")
     axes.set_ylabel("passages per second (higher is better)")
     _legend(figure, axes)
     best = _fastest(document)

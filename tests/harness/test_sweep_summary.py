@@ -103,6 +103,15 @@ def test_caveats_say_what_the_figures_hold_for(make_sweep: Make) -> None:
     assert caveats(make_sweep({})) == []
 
 
+def test_a_number_format_that_changes_nothing_is_pointed_out(make_sweep: Make) -> None:
+    document = make_sweep({"e5@cpu?dtype=fp32": {8: 60}, "e5@cpu?dtype=int8": {8: 60}})
+    assert "may not have taken effect" not in " ".join(caveats(document))
+    found = document.variants[1].points[0].agreement
+    assert found is not None
+    found["min_cosine"] = 1 - 1e-12
+    assert "e5 · cpu · int8: the vectors are those of fp32" in " ".join(caveats(document))
+
+
 @pytest.mark.parametrize(
     "change, words",
     [
