@@ -19,7 +19,7 @@ __all__ = ["Variant", "agreement_sentences", "variants"]
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One ``parity`` entry with the times of its cells.
+    """One ``parity`` entry with the times of its cells; those of a reranker count the whole query.
 
     Attributes:
         entry: as :mod:`harness.variants` describes it.
@@ -53,15 +53,17 @@ class Variant:
         return float(found) if found is not None else None
 
 
-def variants(document: ResultDocument) -> list[Variant]:
-    """The embedders among the ``parity`` entries, in their order: every model's reference first."""
+def variants(document: ResultDocument, kind: str = "embedder") -> list[Variant]:
+    """The ``parity`` entries of ``kind``, in their order: every model's reference first."""
     out = []
     for entry in document.parity:
-        if entry.get("kind") != "embedder":
+        if entry.get("kind") != kind:
             continue
         base = entry.get("reference")
-        own, other = _cell(document, entry), _cell(document, base) if base else None
-        docs, p50 = _speed(own, "docs_per_s"), _speed(own, "p50_s")
+        find = _cell if kind == "embedder" else _reranked
+        own, other = find(document, entry), find(document, base) if base else None
+        # a reranker has no documents to embed: those of its cell are the embedder's
+        docs, p50 = _speed(own, "docs_per_s") if kind == "embedder" else None, _speed(own, "p50_s")
         out.append(
             Variant(
                 entry,
@@ -87,6 +89,12 @@ def _cell(document: ResultDocument, entry: Mapping[str, Any]) -> CellResult | No
     return min(cells, key=lambda cell: cell.key.pipeline != "vector", default=None)
 
 
+def _reranked(document: ResultDocument, entry: Mapping[str, Any]) -> CellResult | None:
+    """The first measured cell of a reranker."""
+    wanted = entry.get("provider")
+    return next((c for c in document.cells if c.status == "ok" and c.key.reranker == wanted), None)
+
+
 def _speed(cell: CellResult | None, name: str) -> float | None:
     return cell.speed.get(name) if cell else None
 
@@ -97,7 +105,10 @@ def _ratio(a: float | None, b: float | None) -> float | None:
 
 def agreement_sentences(document: ResultDocument) -> list[str]:
     """One sentence per model that ran in several ways, one per variant that differs or was not compared."""
-    found = variants(document)
+    return [s for kind in ("embedder", "reranker") for s in _sentences(variants(document, kind))]
+
+
+def _sentences(found: Sequence[Variant]) -> list[str]:
     out = []
     for reference in (v for v in found if not v.reference):
         members = [v for v in found if v.reference == reference.name]
@@ -121,15 +132,23 @@ def _group_sentence(reference: Variant, members: Sequence[Variant]) -> str:
 def _parts(members: Iterable[Variant]) -> Iterable[str]:
     for variant in members:
         said = f"{variant.name} {_WORDS.get(variant.verdict, variant.verdict)}"
-        cosine, overlap = variant.figure("min_cosine"), variant.figure("overlap_at_10")
+        what = "scores" if variant.entry.get("kind") == "reranker" else "vectors"
+        said = said.replace("vectors", what)
+        measure = "cosine" if what == "vectors" else "rank correlation"
+        least = variant.figure("min_cosine" if what == "vectors" else "min_correlation")
+        overlap = variant.figure("overlap_at_10")
         gap = variant.entry.get("difference")
-        if cosine is not None:
+        if least is not None:
             # cut, not rounded: a least value must not read as more than it is
-            said += f" (cosine at least {math.floor(cosine * 1e4) / 1e4:.4f}, top-10 overlap {score(overlap)}"
+            said += (
+                f" ({measure} at least {math.floor(least * 1e4) / 1e4:.4f}, top-10 overlap {score(overlap)}"
+            )
             said += f", nDCG@10 {signed(gap['mean'])})" if gap else ")"
         # the speed of what differs is no argument for it
         if variant.verdict in (SAME, EQUIVALENT) and variant.docs_ratio is not None:
             said += f" at {number(variant.docs_ratio)} × the documents a second"
+        elif variant.verdict in (SAME, EQUIVALENT) and variant.p50_ratio is not None:
+            said += f" in {number(variant.p50_ratio)} × the time of a query"
         yield said
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from harness.datasets import Dataset
 from harness.parity import RULES, cosines
-from harness.reranking import load_reranker, rerank_all
+from harness.reranking import Reranked, load_reranker
 from harness.results import CellKey, CellResult, file_name, write_atomic
 from harness.stages import Job, Timed, language_warning, stat
 from harness.timing import timed
@@ -139,6 +139,7 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
         searched = this.time_queries(search)
         stages = {"embed": embedded, "vector": searched}
         fused: Timed | None = None
+        reordered: dict[str, Reranked] = {}
         for key in (k for k in this.wanted if k.store == store_name):
             key = replace(key, dtype=fingerprint.dtype)
             if key.pipeline == "vector":
@@ -158,12 +159,11 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
                 emit("cell", cell=_plain(replace(base, key=key, status="failed", reason=loaded)))
                 continue
             reranker, notes = loaded
-            emit("progress", stage=f"rerank {key.reranker}", done=0, total=len(this.queries))
-            reranked, cut = rerank_all(this, reranker, fused)
-            own = replace(base, counts=base.counts | cut, warnings=[*base.warnings, *notes])
-            cell = this.cell(key, reranked.rankings, reranked.failed, {**hybrid, "rerank": reranked}, own)
-            cell.settings["reranker"] = reranker.fingerprint
-            emit("cell", cell=_plain(cell))
+            if key.reranker not in reordered:  # once a store: every pipeline reads the same scores
+                emit("progress", stage=f"rerank {key.reranker}", done=0, total=len(this.queries))
+                reordered[key.reranker] = Reranked(this, reranker, fused)
+            own = replace(base, warnings=[*base.warnings, *notes])
+            emit("cell", cell=_plain(reordered[key.reranker].cell(key, hybrid, own)))
         store.close()
 
 

@@ -213,16 +213,22 @@ def _tops(docs: Matrix, queries: Matrix, k: int) -> Iterator[NDArray[np.intp]]:
         block = queries[start : start + step].astype(np.float64)
         parts = [block @ docs[i : i + width].astype(np.float64).T for i in range(0, len(docs), width)]
         for row in np.concatenate(parts, axis=1):
-            yield _top(row, k)
+            yield _top(np.round(row, SCORE_DECIMALS), k)
 
 
 def _top(scores: ArrayLike, k: int) -> NDArray[np.intp]:
     """Positions of the ``k`` highest, in order; of equal ones the earlier first, not-a-number last."""
-    falling = -np.round(np.nan_to_num(np.asarray(scores, np.float64), nan=-np.inf), SCORE_DECIMALS)
+    falling = -_ordered(scores)
     k = min(k, len(falling))
     last = np.partition(falling, k - 1)[k - 1]
     near = np.flatnonzero(falling <= last)
     return near[np.argsort(falling[near], kind="stable")][:k]
+
+
+def _ordered(scores: ArrayLike) -> Floats:
+    """``scores`` with -inf for not-a-number: last in every order."""
+    found = np.asarray(scores, np.float64)
+    return np.where(np.isnan(found), -np.inf, found)
 
 
 def agree(
@@ -317,8 +323,7 @@ def rank_correlation(a: ArrayLike, b: ArrayLike) -> float:
 
 def _ranks(values: Floats) -> Floats:
     """Ranks from 1 on; equal values share the mean of theirs. Not-a-number ranks lowest."""
-    known = np.nan_to_num(values, nan=-np.inf)
-    _, places, counts = np.unique(known, return_inverse=True, return_counts=True)
+    _, places, counts = np.unique(_ordered(values), return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return np.asarray((last - (counts - 1) / 2)[places], np.float64)
 

@@ -93,7 +93,8 @@ class CellResult:
     ``speed`` holds ``import_s``, ``load_s``, ``first_call_s`` (cold, apart), ``embed_s`` (the corpus),
     ``docs_per_s``, ``tokens_per_s``, ``peak_rss_bytes``, ``p50_s``, ``p95_s`` and ``p99_s`` (null below
     20 and 100 samples); ``stages`` the raw samples that the percentiles are made from, whose sum per
-    query stands in ``total_s``.
+    query stands in ``total_s``. ``rerank`` is what :func:`harness.economics.economics` found, of a
+    reranked cell.
     """
 
     key: CellKey
@@ -111,6 +112,7 @@ class CellResult:
     warnings: list[str] = field(default_factory=list)
     resumed: bool = False
     wall_s: float | None = None
+    rerank: dict[str, Any] | None = None
 
     def mean(self, metric: str) -> float | None:
         """The mean of ``metric``; None where it was not measured."""

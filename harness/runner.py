@@ -12,11 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.config import BASELINE, FREE_SETTINGS, RunSpec
+from harness.config import BASELINE, FREE_SETTINGS, RERANKED_PIPELINES, RunSpec
 from harness.datasets import Dataset, load_dataset
 from harness.environment import environment
 from harness.metrics import Metric, evaluated_queries
 from harness.processes import death_reason, measuring_process
+from harness.rerank_variants import compare_rerankers
 from harness.results import CellKey, CellResult, ResultDocument, file_name, load_result
 from harness.variants import VECTORS, compare_variants, drop_large, vector_file
 from rag_core import __version__
@@ -119,6 +120,7 @@ def run(
     finally:
         document.baseline = _baseline(document)
         document.parity = compare_variants(document, out / VECTORS)
+        document.parity += compare_rerankers(document, out / "runs")
         document.write(file)
     shutil.rmtree(out / WORK, ignore_errors=True)
     drop_large(out / VECTORS)
@@ -167,7 +169,7 @@ def _cells(spec: RunSpec, provider: str, target: str) -> Iterator[CellKey]:
                 continue
             if spec.baseline_only and provider == BASELINE[0] and pipeline != BASELINE[1]:
                 continue
-            for reranker in spec.rerankers if pipeline == "hybrid+rerank" else (NONE,):
+            for reranker in spec.rerankers if pipeline in RERANKED_PIPELINES else (NONE,):
                 yield CellKey(spec.data, provider, target, NONE, store, pipeline, reranker)
 
 

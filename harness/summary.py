@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from harness.agreement import agreement_sentences
 from harness.metrics import Metric
 from harness.render.format import interval, megabytes, p_value, percent, score, seconds, signed
+from harness.rerank_findings import rerank_sentences
 from harness.results import ResultDocument
 from harness.rows import Difference, Row, clean, differences, main_metric, make_rows, strata
 from harness.rows import winner as best_of
@@ -81,6 +82,7 @@ def verdict(document: ResultDocument, metric: str | None = None) -> Verdict:
         _winner_sentence(document, best, metric, doubted),
         *_baseline_sentences(best, baseline, rows, change),
         *_rival_sentences(others, apart, equals),
+        *rerank_sentences(rows, best, metric, seed),
         *_cost_sentences(best, baseline, equals),
         *agreement_sentences(document),
         *_cautions(document, rows, metric),

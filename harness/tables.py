@@ -17,7 +17,7 @@ __all__ = ["KEY_COLUMNS", "SPEED_COLUMNS", "pipe_table", "records", "show", "ter
 
 KEY_COLUMNS = ("data", "provider", "target", "dtype", "store", "pipeline", "reranker", "status")
 SPEED_COLUMNS = ("p50_s", "p95_s", "docs_per_s", "peak_rss_bytes")
-#: Column of the mark, and the mark itself, in the terminal's first column too.
+#: Last column where a cell is marked, and the mark itself, in the terminal's first column too.
 MARK_COLUMN, MARK = "mark", "!"
 #: What the columns of figures need beside a system's name folded to a few characters.
 NARROWEST = 72
@@ -26,9 +26,9 @@ ROOMY = 96
 
 
 def records(document: ResultDocument) -> list[dict[str, Any]]:
-    """One dict per cell: :data:`KEY_COLUMNS`, each metric by its name, :data:`SPEED_COLUMNS`, ``mark``.
+    """One dict per cell: :data:`KEY_COLUMNS`, each metric by its name, :data:`SPEED_COLUMNS`.
 
-    The mark is ``!`` where the cell is not to be recommended, None elsewhere.
+    Where a cell is not to be recommended, all have ``mark`` too: ``!`` of such a cell, None elsewhere.
     """
     document = clean(document)
     names = metric_names(document)
@@ -38,14 +38,21 @@ def records(document: ResultDocument) -> list[dict[str, Any]]:
         record["status"] = cell.status
         record |= {name: cell.mean(name) for name in names}
         record |= {name: cell.speed.get(name) for name in SPEED_COLUMNS}
-        record[MARK_COLUMN] = MARK if doubt(cell.key, document.parity) else None
         out.append(record)
+    if _is_marked(document):  # scripts rely on the columns of a result without marks
+        for cell, record in zip(document.cells, out):
+            record[MARK_COLUMN] = MARK if doubt(cell.key, document.parity) else None
     return out
+
+
+def _is_marked(document: ResultDocument) -> bool:
+    return any(doubt(cell.key, document.parity) for cell in document.cells)
 
 
 def header(document: ResultDocument) -> list[str]:
     """The column names that scripts rely on."""
-    return [*KEY_COLUMNS, *metric_names(document), *SPEED_COLUMNS, MARK_COLUMN]
+    names = [*KEY_COLUMNS, *metric_names(document), *SPEED_COLUMNS]
+    return [*names, MARK_COLUMN] if _is_marked(document) else names
 
 
 def show(document: ResultDocument, format: str = "tsv") -> str:

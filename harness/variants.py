@@ -34,9 +34,11 @@ METRIC = "ndcg@10"
 KEPT_BYTES = 32 * 2**20
 #: Documents that show whether two providers embed into one space.
 SAMPLE = 256
+#: Stands for a number format that is not known.
+UNTOLD = "-"
 #: Of two number formats the one with the lower rank is the reference.
-PRECISION = {"fp32": 0, "fp16": 1, "bf16": 2}
-COARSEST = 3
+PRECISION = {"fp32": 0, UNTOLD: 1, "fp16": 2, "bf16": 3}
+COARSEST = 4
 NOT_KEPT = "vectors of an earlier run were not kept; measure again with: bench run --fresh"
 
 

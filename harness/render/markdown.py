@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from harness.render import blocks, plots
+from harness.render import blocks, economics, plots
 from harness.render.format import (
     MISSING,
     interval,
@@ -64,6 +64,7 @@ def render(document: ResultDocument, figures: Sequence[str] = (), plot_note: str
         _plots(figures, plot_note),
         _strata(document, rows, "lang", f"## {metric_title(metric)} by language of the query"),
         _strata(document, rows, "kind", f"## {metric_title(metric)} by kind of query"),
+        economics.reranking(rows, int(document.spec.get("seed") or 0)),
         agreement(document),
         blocks.speed(rows),
         blocks.stages(rows),

@@ -1,4 +1,4 @@
-"""Three plots as SVG and PNG: quality with intervals, quality against latency, latency by stage.
+"""Plots as SVG and PNG: quality with intervals, against latency, latency by stage, quality by rerank depth.
 
 Figures are made through matplotlib's objects and drawn by Agg and the SVG writer directly, never by pyplot:
 no display, no MPLBACKEND and no state outside this module matter. The same document gives the same bytes.
@@ -39,7 +39,12 @@ __all__ = [
 BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 SKY, PURPLE, GREY, INK = "#56B4E9", "#CC79A7", "#6B6B6B", "#222222"
 STAGE_COLOURS = dict(zip(STAGES, (BLUE, SKY, ORANGE, PURPLE, GREEN)))
-PIPELINE_MARKS = {"vector": ("o", BLUE), "bm25": ("s", ORANGE), "hybrid": ("D", GREEN)}
+PIPELINE_MARKS = {
+    "vector": ("o", BLUE),
+    "bm25": ("s", ORANGE),
+    "hybrid": ("D", GREEN),
+    "hybrid+rerank+rrf": ("v", RED),
+}
 OTHER_MARK = ("^", PURPLE)
 #: Inches and dots per inch: 900 pixels wide.
 WIDTH_IN, DPI = 9.0, 100
@@ -345,8 +350,16 @@ def draw_stages(document: ResultDocument, rows: Sequence[Row], said: Verdict) ->
     return figure
 
 
+def draw_rerank_depth(document: ResultDocument, rows: Sequence[Row], said: Verdict) -> Any:
+    """See :func:`harness.render.rerank_plot.draw_rerank_depth`, which builds on this module."""
+    from harness.render import rerank_plot
+
+    return rerank_plot.draw_rerank_depth(document, rows, said)
+
+
 FIGURES = (
     Plot("quality", "Quality of each system with its 95 % interval, against the baseline", draw_quality),
     Plot("quality_latency", "Quality of each system against its latency at p95", draw_quality_latency),
     Plot("latency_stages", "Median latency of each system by stage, stacked", draw_stages),
+    Plot("rerank_depth", "Quality and latency against the depth of reranking", draw_rerank_depth),
 )

@@ -156,7 +156,7 @@ def test_a_missing_value_is_never_averaged_away(document: ResultDocument) -> Non
 def test_a_mark_follows_provider_and_target_or_the_reranker(marked: ResultDocument) -> None:
     rows = make_rows(marked)
     assert {row.label for row in rows if row.doubt} == {"e5-small · vector", "e5-small · hybrid"}
-    assert [row.label for row in rows if row.is_winner] == ["minilm · vector"]
+    assert [row.label for row in rows if row.is_winner] == ["bm25"]
     assert winner([row for row in rows if row.doubt]) is None
     entry = marked.parity[1]
     assert doubt(key("e5-small", target="nvidia"), [entry]) == ""
