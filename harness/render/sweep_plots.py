@@ -194,44 +194,47 @@ def draw_agreement(document: SweepDocument) -> Any:
 
 
 def draw_pool(document: SweepDocument) -> Any:
-    """Quality against the candidate pool, a line per reranker, milliseconds of a query at each point."""
+    """Quality against the candidate pool, a line per reranker; below it the milliseconds of a query."""
     names = piece_names(document)
     chosen = [r for r in document.rerankers if r.depths and r.depths[0].after.get(MAIN) is not None]
     if not chosen:
         return None
-    figure, axes = new_figure(5.6)
-    ceiling = max(chosen, key=lambda r: len(r.depths)).depths
-    depths = [depth.depth for depth in ceiling]
-    axes.set_xscale("log")
-    axes.plot(
-        depths,
-        [d.oracle[MAIN] for d in ceiling],
-        color=GREY,
-        linestyle=(0, (5, 3)),
-        label="perfect order of the pool",
-    )
-    axes.plot(
-        depths, [d.before[MAIN] for d in ceiling], color=INK, linewidth=1.4, label="fused order, no reranking"
-    )
+    figure, axes = new_figure(7.2)
+    axes.remove()
+    axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(5, 4))
+    deepest = max(chosen, key=lambda r: len(r.depths)).depths
+    depths = [depth.depth for depth in deepest]
+    ceiling = {"color": GREY, "linestyle": (0, (5, 3)), "label": "perfect order of the pool"}
+    axes.plot(depths, [d.oracle[MAIN] for d in deepest], **ceiling)
     for place, result in enumerate(chosen):
         x = [d.depth for d in result.depths]
-        y = [d.after[MAIN] or 0.0 for d in result.depths]
-        axes.plot(x, y, linewidth=1.8, markersize=9, label=names[result.label], **_look(place))
-        for depth, a, b in zip(result.depths, x, y):
-            axes.annotate(
-                f"{milliseconds(depth.p50_s)} ms", (a, b), (0, 9 if place % 2 == 0 else -17),
-                textcoords="offset points", ha="center", fontsize=10, color=INK,
-            )  # fmt: skip
-    axes.set_xticks(depths, [str(depth) for depth in depths])
-    axes.minorticks_off()
-    axes.margins(x=0.08, y=0.15)
-    axes.set_xlabel("candidates given to the reranker (logarithmic)")
+        look = {"linewidth": 1.8, "markersize": 9, **_look(place)}
+        axes.plot(x, [d.after[MAIN] for d in result.depths], label=names[result.label], **look)
+        below.plot(x, [1000 * (d.p50_s or 0.0) or None for d in result.depths], **look)
+    # above the others, for a reranker that changes nothing lies exactly on it
+    fused = {
+        "color": INK,
+        "linestyle": ":",
+        "linewidth": 2.2,
+        "label": "fused order, no reranking",
+        "zorder": 4,
+    }
+    axes.plot(depths, [d.before[MAIN] for d in deepest], **fused)
+    below.set_xscale("log")
+    below.set_yscale("log")
+    below.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    below.set_xticks(depths, [str(depth) for depth in depths])
+    for each in (axes, below):
+        each.minorticks_off()
+        each.margins(x=0.05, y=0.15)
+    below.set_xlabel("candidates given to the reranker (logarithmic)")
+    below.set_ylabel("ms a query (lower is better)")
     axes.set_ylabel("nDCG@10 (higher is better)")
     _legend(figure, axes)
     pool = document.pool or {}
     detail = (
         f"{document.name}: one frozen pool of {pool.get('provider')} fused with {pool.get('lexical')}, "
-        f"{pool.get('n_queries')} queries; numbers: median of single calls"
+        f"{pool.get('n_queries')} queries; times: median of single calls"
     )
     headline(axes, _pool_finding(document, names), detail)
     return figure
