@@ -173,6 +173,19 @@ def providers(format: Annotated[str, typer.Option(help="text or md.")] = "text")
     print("\n".join(provider_table() if format == "md" else provider_lines()))
 
 
+@app.command()
+def export(
+    model: Annotated[str, typer.Option(help="Folder, OWNER/NAME on the hub, or spec string.")],
+    out: Annotated[Path, typer.Option(help="Folder to make.")],
+    dtype: Annotated[str, typer.Option(help="fp32, fp16, int8, q8, separated by commas.")] = "fp32,fp16,int8",
+    opset: Annotated[int, typer.Option(help="Version of ONNX's operators.")] = 17,
+) -> None:
+    """Write a local torch model as ONNX files and compare each with the original."""
+    from harness.export_command import export_lines
+
+    print("\n".join(export_lines(model, out, dtype, opset)))
+
+
 @data_app.command("list")
 def data_list() -> None:
     """The shipped data sets."""

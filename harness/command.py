@@ -14,6 +14,7 @@ from harness.progress import reporter, terminal_width, wrapped
 from harness.results import ResultDocument, load_result
 from harness.runner import run as run_spec
 from rag_core.errors import InvalidArgumentError
+from rag_core.factory import provider_order
 from rag_core.registry import EMBEDDERS, RERANKERS, Registry, load_plugins
 
 __all__ = [
@@ -113,12 +114,13 @@ def default_data() -> str:
 
 
 def local_providers() -> list[str]:
-    """Spec strings of every local provider that can run here, one per target."""
+    """Spec strings of every local provider that can run here, one per target that auto-detection tries."""
+    targets = set(provider_order()) - {"api"}
     return [
         f"{spec.name}@{spec.target}"
         for spec in EMBEDDERS
         if spec.auto
-        and spec.target != "api"
+        and spec.target in targets
         and (answer := EMBEDDERS.availability(spec)).ok
         and answer.is_ready
     ]

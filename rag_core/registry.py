@@ -55,6 +55,9 @@ class Spec:
             whose weights come with its packages.
         fetch: ``module:attribute`` of ``fetch(spec, env) -> bool``, whether missing weights can be
             downloaded when the provider is loaded; empty for one that never downloads.
+        export: ``module:attribute`` of ``export(spec, model, out, dtypes, opset, path) -> Exported`` (see
+            :mod:`rag_core.exporting`), which writes a local model for this provider; empty for one whose
+            models are not made here.
     """
 
     name: str
@@ -71,6 +74,7 @@ class Spec:
     size_bytes: int = 0
     missing: str = ""
     fetch: str = ""
+    export: str = ""
 
 
 @dataclass(frozen=True, slots=True)
