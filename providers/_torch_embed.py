@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -154,7 +155,7 @@ def load_torch(
     fingerprint = Fingerprint(
         provider=spec.name,
         model=model.name,
-        revision=model.digest,
+        revision=model.digest if spec.dim else _with_tokenizer(model),
         dim=model.dim,
         dtype=dtype,
         pooling=chosen.pooling if long == LONG[0] else f"{chosen.pooling}, {long}",
@@ -169,6 +170,17 @@ def load_torch(
     runner = RowRunner(call, used if is_cpu else 1, place.token_budget, model.pad, place.multiple)
     runner.batch_size = rows
     return TorchEmbedder(fingerprint, model.tokenizer, runner, runtime, spec.target, long, threads=shared)
+
+
+def _with_tokenizer(model: _Model) -> str:
+    """12 hexadecimal digits over the weights and over what makes tokens of a text: in a folder of anybody's
+    it need not be what the model was published with.
+    """
+    hasher = hashlib.sha256(model.digest.encode())
+    tokenizer = model.folder / TOKENIZER
+    hasher.update(tokenizer.read_bytes() if tokenizer.is_file() else b"")
+    hasher.update(b"lower" if _is_lowered(ModelFolder("", model.folder)) else b"")
+    return hasher.hexdigest()[:12]
 
 
 def missing(spec: Spec) -> str:
@@ -232,9 +244,13 @@ def _own(asked: _Asked, weights: BertWeights, tokenizer: Any, name: str) -> _Mod
     )
 
 
+def _is_lowered(files: ModelFolder) -> bool:
+    return bool((files.read("sentence_bert_config.json") or {}).get("do_lower_case"))
+
+
 def _lowered(files: ModelFolder, tokenizer: Any) -> Any:
     """``tokenizer``, with the lower case that a sentence model may ask for beside its tokenizer."""
-    if (files.read("sentence_bert_config.json") or {}).get("do_lower_case"):
+    if _is_lowered(files):
         normalizers = importlib.import_module("tokenizers").normalizers
         own = [tokenizer.normalizer] if tokenizer.normalizer is not None else []
         tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from providers._common import require
 from providers._rows import Call, Ids
 from providers._safetensors import digest_of, shards
+from providers._st_folder import ModelFolder
 from providers._torch_bert import DTYPES
 from rag_core.errors import ProviderError, ProviderUnavailableError
 from rag_core.registry import Spec
@@ -28,7 +30,7 @@ class Modules(NamedTuple):
     dim: width of a vector.
     pad: token id that fills short rows.
     weights: how many numbers the model holds.
-    digest: 12 hexadecimal digits over the files with the weights of the transformer.
+    digest: 12 hexadecimal digits over the weights and the files of all modules.
     """
 
     call: Call
@@ -60,12 +62,10 @@ def load_modules(spec: Spec, folder: Path, device: str, dtype: str, pooling: str
     try:
         with _quiet(require(spec, "transformers")):
             if pooling:
-                models = library.models
-                first = models.Transformer(str(folder), model_args=kwargs | {"local_files_only": True})
-                width = first.get_word_embedding_dimension()
-                made = library.SentenceTransformer(
-                    modules=[first, models.Pooling(width, pooling_mode=pooling)], device=device
-                )
+                parts = importlib.import_module("sentence_transformers.sentence_transformer.modules")
+                first = parts.Transformer(str(folder), model_kwargs=kwargs | {"local_files_only": True})
+                last = parts.Pooling(first.get_embedding_dimension(), pooling)
+                made = library.SentenceTransformer(modules=[first, last], device=device)
             else:
                 made = library.SentenceTransformer(str(folder), model_kwargs=kwargs, **told)
     except Exception as error:  # unknown architectures, code that is not trusted, damaged files
@@ -96,8 +96,16 @@ def load_modules(spec: Spec, folder: Path, device: str, dtype: str, pooling: str
         dim=int(call(one, one, one - 1).shape[1]),
         pad=int(model.tokenizer.pad_token_id or 0),
         weights=sum(int(values.numel()) for values in model.parameters()),
-        digest=digest_of(shards(folder)),
+        digest=digest_of(_files(folder)),
     )
+
+
+def _files(folder: Path) -> list[Path]:
+    """The transformer's weights, the list of modules, and whatever the folders of the others hold."""
+    listed = ModelFolder("", folder).read("modules.json") or []
+    inside = [folder / str(module["path"]) for module in listed if module.get("path")]
+    found = [file for place in inside for file in sorted(place.rglob("*")) if file.is_file()]
+    return [*shards(folder), *([folder / "modules.json"] if listed else []), *found]
 
 
 @contextmanager
