@@ -37,8 +37,23 @@ def _fake(sibling: str, dim: int) -> Spec:
     return Spec(name, name, "cpu", dim, _FAKE, auto=False, note=_FAKE_NOTE.format(sibling))
 
 
+def _service(name: str, model: str, dim: int, key: str, note: str, missing: str = "") -> Spec:
+    """A service over HTTP."""
+    env = (key,) if key else ()
+    return Spec(
+        name, model, "api", dim, f"providers.{name}:load", ("httpx",), env, "api", (), note, missing=missing
+    )
+
+
 #: Sorted by name, then target. Among the targets of equal rank auto-detection takes the first available.
 EMBEDDERS: tuple[Spec, ...] = (
+    _service(
+        "cohere",
+        "embed-multilingual-v3.0",
+        1024,
+        "COHERE_API_KEY",
+        "multilingual; reads 512 tokens of a text",
+    ),
     Spec(
         "e5-small",
         "intfloat/multilingual-e5-small",
@@ -61,6 +76,7 @@ EMBEDDERS: tuple[Spec, ...] = (
     _fake("openai", 1536),
     _fake("use-multilingual", 512),
     _fake("voyage", 1024),
+    _service("jina", "jina-embeddings-v3", 1024, "JINA_API_KEY", "multilingual; narrower with dimensions=N"),
     Spec(
         "minilm",
         "sentence-transformers/all-MiniLM-L6-v2",
@@ -73,6 +89,14 @@ EMBEDDERS: tuple[Spec, ...] = (
         note="English; int8 ONNX weights inside a package; works offline",
         size_bytes=22_928_619,
     ),
+    _service(
+        "ollama",
+        "nomic-embed-text",
+        768,
+        "",
+        "a server at OLLAMA_HOST, by default on this machine; ollama:MODEL for any model it has",
+        "providers.ollama:missing",
+    ),
     Spec(
         "onnx",
         "onnx",
@@ -83,6 +107,13 @@ EMBEDDERS: tuple[Spec, ...] = (
         extra="onnx",
         note="any sentence model in a local folder: onnx?path=FOLDER",
         auto=False,
+    ),
+    _service(
+        "openai",
+        "text-embedding-3-small",
+        1536,
+        "OPENAI_API_KEY",
+        "and every server of its format with base_url=URL, without a key on this machine",
     ),
     Spec(
         "use-multilingual",
@@ -95,6 +126,13 @@ EMBEDDERS: tuple[Spec, ...] = (
         languages=USE_LANGUAGES,
         note="pure numpy, weights inside a package; 16 languages; works offline",
         size_bytes=32_904_263,
+    ),
+    _service(
+        "voyage",
+        "voyage-multilingual-2",
+        1024,
+        "VOYAGE_API_KEY",
+        "multilingual; newer models with voyage:MODEL",
     ),
 )
 

@@ -114,11 +114,17 @@ def resolve(registry: Registry, text: str, env: Mapping[str, str] | None = None)
 
 
 def _asked(spec: Spec, parsed: SpecString) -> Spec:
-    """``spec`` with the model that the spec string names; weights in a folder it names are not looked for."""
+    """``spec`` with the model that the spec string names.
+
+    Weights in a folder that it names, and a server at an address that it names, are not looked for here:
+    the loader does, and knows whether that server needs a key.
+    """
+    is_named = bool({"path", "base_url"} & set(parsed.options))
     return replace(
         spec,
         model=parsed.model or spec.model,
-        missing="" if "path" in parsed.options else spec.missing,
+        missing="" if is_named else spec.missing,
+        env=() if "base_url" in parsed.options else spec.env,
     )
 
 

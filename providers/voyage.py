@@ -1,0 +1,66 @@
+"""Voyage AI's embedding service, by plain HTTP or through its own client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from providers._api import ApiEmbedder, Limits, Model, Service
+from providers._services import load_service
+from rag_core.registry import Spec
+from rag_core.wire import Reply, Send, WireError
+
+__all__ = ["SERVICE", "load", "sdk_send"]
+
+WIDTHS = (256, 512, 1024, 2048)
+
+
+def sdk_send(package: Any, base_url: str, key: str, timeout_s: float) -> Send:
+    """A sender over ``voyageai.Embedding``, the layer of the client below its batching and its retries."""
+    fixed = {"api_key": key or "none", "base_url": base_url, "request_timeout": timeout_s}
+
+    def send(method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
+        said = ""
+        try:
+            answer = package.Embedding.create(**json.loads(body or b"{}"), **fixed)
+            rows = [
+                {"index": row["index"], "embedding": list(map(float, row["embedding"]))}
+                for row in answer["data"]
+            ]
+            used = {"total_tokens": answer["usage"]["total_tokens"]}
+            return 200, {}, json.dumps({"data": rows, "usage": used}).encode()
+        except package.error.VoyageError as error:
+            if error.http_status:
+                names = {name.lower(): value for name, value in error.headers.items()}
+                return error.http_status, names, str(error.http_body or error).encode()
+            said = f"cannot be reached or broke off ({type(error).__name__})"
+        except Exception as error:  # noqa: BLE001 - requests' errors, and what the client makes of odd answers
+            said = f"cannot be reached or broke off ({type(error).__name__})"
+        raise WireError(said)  # outside: those errors hold the request, and that holds the key
+
+    return send
+
+
+SERVICE = Service(
+    url="https://api.voyageai.com/v1",
+    path="/embeddings",
+    key="VOYAGE_API_KEY",
+    models={
+        "voyage-multilingual-2": Model(1024, 32_000),
+        "voyage-3.5": Model(1024, 32_000, WIDTHS),
+        "voyage-3.5-lite": Model(1024, 32_000, WIDTHS),
+        "voyage-3-large": Model(1024, 32_000, WIDTHS),
+    },
+    limits=Limits(texts=1000, tokens=120_000),
+    roles={"query": {"input_type": "query"}, "document": {"input_type": "document"}},
+    long={"error": {"truncation": False}, "truncate": {"truncation": True}},
+    width="output_dimension",
+    base64={"encoding_format": "base64"},
+    sdk=("voyageai", sdk_send),
+)
+
+
+def load(spec: Spec, **options: str) -> ApiEmbedder:
+    """Voyage; options and errors of :func:`providers._services.load_service`."""
+    return load_service(spec, SERVICE, options)
