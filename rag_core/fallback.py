@@ -76,10 +76,10 @@ class FallbackEmbedder:
         *,
         identity: Fingerprint | None = None,
         pauses: Pauses | None = None,
-        on_stand_in: Callable[[str], None] | None = None,
+        on_stand_in: Callable[[EmbedProvider], None] | None = None,
     ) -> None:
         """``chain``: providers, or spec strings of providers that are loaded when their turn comes.
-        ``on_stand_in``: told the name of a provider that answered in place of an earlier one.
+        ``on_stand_in``: told each provider that answers in place of an earlier one, call by call.
 
         Raises:
             InvalidArgumentError, SpecStringError, UnknownNameError: see :func:`rag_core.chain.members`.
@@ -172,21 +172,32 @@ class FallbackEmbedder:
                 member.breaker.worked()
                 self._is_ready = self._is_ready or bool(vectors.any())
                 if passed.failed and self._on_stand_in:
-                    self._on_stand_in(member.name)
+                    self._on_stand_in(provider)
                 return vectors
         if partial is not None:
             raise partial from partial.__cause__
         raise _nobody(self._members, f"no embedding provider can answer for {identity}", passed)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text as the first provider at hand of the fingerprint counts them; decides."""
-        identity, passed = self.fingerprint, _Passed()
+        """Tokens of each text as the first provider at hand counts them; see :meth:`at_hand`."""
+        return self.at_hand().count_tokens(texts)
+
+    def at_hand(self) -> EmbedProvider:
+        """The first provider of the chain that runs here and may answer; it is loaded, and asked nothing.
+
+        Raises:
+            NoFallbackError: none.
+        """
+        passed = _Passed()
         for member in self._members:
-            why = self._why_not(member, identity, load=True)
-            if why is None:
-                return member.get().count_tokens(texts)
+            try:
+                why = self._why_not(member, self._decided, load=True)
+                if why is None:
+                    return member.get()
+            except ProviderUnavailableError as error:
+                why = error.reason
             passed.add(member.key, why)
-        raise NoFallbackError(f"nothing at hand counts tokens for {identity}", passed.reasons)
+        raise NoFallbackError("no embedding provider of the chain is at hand", passed.reasons)
 
     def warmup(self, progress: Progress | None = None) -> None:
         """Decide, load and make the first call.
@@ -355,7 +366,7 @@ class FallbackReranker:
         chain: Sequence[Reranker | str | Member[Reranker]],
         *,
         pauses: Pauses | None = None,
-        on_stand_in: Callable[[str], None] | None = None,
+        on_stand_in: Callable[[Reranker], None] | None = None,
     ) -> None:
         """As of :class:`FallbackEmbedder`."""
         self._members = members(chain, RERANKERS, get_reranker, pauses or Pauses())
@@ -420,7 +431,7 @@ class FallbackReranker:
                 if not passed.failed:
                     return scores
                 if self._on_stand_in:
-                    self._on_stand_in(member.name)
+                    self._on_stand_in(member.get())
                 others = "; ".join(f"{key}: {reason}" for key, reason in passed.reasons.items())
                 return NotedScores(
                     scores, f"reranked by {member.key}, because others did not answer: {others}"
