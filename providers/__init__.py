@@ -189,9 +189,6 @@ EMBEDDERS: tuple[Spec, ...] = (
         auto=False,
         export="providers._export:export",
     ),
-    _st("cpu"),
-    _st("mlx"),
-    _st("nvidia"),
     _service(
         "openai",
         "text-embedding-3-small",
@@ -199,6 +196,9 @@ EMBEDDERS: tuple[Spec, ...] = (
         "OPENAI_API_KEY",
         "and every server of its format with base_url=URL, without a key on this machine",
     ),
+    _st("cpu"),
+    _st("mlx"),
+    _st("nvidia"),
     Spec(
         "use-multilingual",
         "google/universal-sentence-encoder-multilingual/3",
