@@ -1,7 +1,7 @@
 """10,000 texts through a server that fails: are vectors wrong, missing or shifted, are refusals repeated?
 
-Run ``python benchmarks/faults.py``. Of the requests 20 % are answered 429, 10 % 500 to 503, 5 % too late, 5 % by
-a reset connection, 2 % out of order or a vector short, 1 % with a NaN. Seconds include the real back-off.
+Run ``python benchmarks/faults.py``. Of the requests 20 % are answered 429, 10 % 500 to 503, 5 % too late,
+5 % by a reset connection, 2 % out of order or a vector short, 1 % with a NaN. The back-off is the real one.
 """
 
 from __future__ import annotations
