@@ -80,12 +80,13 @@ def _st(target: Target) -> Spec:
     return _torch("st", target, "any", 0, 0, note, auto=False)
 
 
-def _service(name: str, model: str, dim: int, key: str, note: str, missing: str = "") -> Spec:
+def _service(
+    name: str, model: str, dim: int, key: str, note: str, missing: str = "", load: str = "load"
+) -> Spec:
     """A service over HTTP."""
     env = (key,) if key else ()
-    return Spec(
-        name, model, "api", dim, f"providers.{name}:load", ("httpx",), env, "api", (), note, missing=missing
-    )
+    load = f"providers.{name}:{load}"
+    return Spec(name, model, "api", dim, load, ("httpx",), env, "api", (), note, missing=missing)
 
 
 #: Sorted by name, then target. Among the targets of equal rank auto-detection takes the first available.
@@ -235,11 +236,16 @@ def _cross(name: str, model: str, note: str, languages: tuple[str, ...] = ()) ->
     )
 
 
+def _rerank_service(name: str, model: str, key: str, note: str) -> Spec:
+    return _service(name, model, 0, key, note, load="load_rerank")
+
+
 #: Sorted like the other table.
 RERANKERS: tuple[Spec, ...] = (
     _cross(
         "bge-reranker-v2-m3", "BAAI/bge-reranker-v2-m3", "multilingual, large; needs ONNX weights on disk"
     ),
+    _rerank_service("cohere", "rerank-v3.5", "COHERE_API_KEY", "multilingual; paid by the search"),
     _cross("cross-encoder", "any", "path=FOLDER: any classifier of pairs with one logit, as ONNX"),
     Spec(
         "fake-overlap",
@@ -249,6 +255,9 @@ RERANKERS: tuple[Spec, ...] = (
         "providers.fake:load_overlap",
         auto=False,
         note="share of the query's words found in the candidate; for tests",
+    ),
+    _rerank_service(
+        "jina", "jina-reranker-v2-base-multilingual", "JINA_API_KEY", "multilingual; paid by the token"
     ),
     Spec(
         "maxsim",
@@ -280,6 +289,7 @@ RERANKERS: tuple[Spec, ...] = (
         "English, fastest and weakest; needs ONNX weights on disk",
         ("en",),
     ),
+    _rerank_service("voyage", "rerank-2.5", "VOYAGE_API_KEY", "multilingual; paid by the token"),
 )
 
 

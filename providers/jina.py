@@ -1,12 +1,13 @@
-"""Jina AI's embedding service: plain HTTP, a task for each role."""
+"""Jina AI's embedding and reranking services: plain HTTP, a task for each role."""
 
 from __future__ import annotations
 
 from providers._api import ApiEmbedder, Limits, Model, Service
+from providers._api_rerank import ApiReranker, RerankService, load_reranker
 from providers._services import load_service
 from rag_core.registry import Spec
 
-__all__ = ["SERVICE", "load"]
+__all__ = ["RERANK", "SERVICE", "load", "load_rerank"]
 
 WIDTHS = (32, 64, 128, 256, 512, 768, 1024)
 
@@ -26,3 +27,18 @@ SERVICE = Service(
 def load(spec: Spec, **options: str) -> ApiEmbedder:
     """Jina; options and errors of :func:`providers._services.load_service`."""
     return load_service(spec, SERVICE, options)
+
+
+RERANK = RerankService(
+    url=SERVICE.url,
+    path="/rerank",
+    key=SERVICE.key,
+    windows={"jina-reranker-v2-base-multilingual": 0},  # reads longer candidates in parts of 1,024 tokens
+    limits=Limits(texts=1000),
+    fixed={"return_documents": False},
+)
+
+
+def load_rerank(spec: Spec, **options: str) -> ApiReranker:
+    """Jina's reranker; options and errors of :func:`providers._api_rerank.load_reranker`."""
+    return load_reranker(spec, RERANK, options)

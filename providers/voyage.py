@@ -1,43 +1,68 @@
-"""Voyage AI's embedding service, by plain HTTP or through its own client."""
+"""Voyage AI's embedding and reranking services, by plain HTTP or through its own client."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from providers._api import ApiEmbedder, Limits, Model, Service
+from providers._api_rerank import ApiReranker, RerankService, load_reranker
 from providers._sdk import SdkSend, hide_in_logs
 from providers._send import scrubber
 from providers._services import load_service
 from rag_core.registry import Spec
 from rag_core.wire import Reply
 
-__all__ = ["SERVICE", "load", "sdk_send"]
+__all__ = ["RERANK", "SERVICE", "load", "load_rerank", "sdk_rerank", "sdk_send"]
 
 WIDTHS = (256, 512, 1024, 2048)
 
 
-def sdk_send(package: Any, base_url: str, key: str, timeout_s: float) -> SdkSend:
-    """A sender over ``voyageai.Embedding``, the layer of the client below its retries."""
+def _sdk(package: Any, base_url: str, key: str, timeout_s: float, ask: Callable[..., Any]) -> SdkSend:
+    """A sender over ``ask(**fields)``, a layer of the client below its retries."""
     fixed = {"api_key": key or "none", "base_url": base_url, "request_timeout": timeout_s}
 
     def call(asked: dict[str, Any]) -> Reply:
-        asked.pop("encoding_format", None)  # the client asks for base64, and decodes it when it chose to
         try:
-            answer = package.Embedding.create(**asked, **fixed)
+            return 200, {}, json.dumps(ask(**asked, **fixed)).encode()
         except package.error.VoyageError as error:
             if not error.http_status:
                 raise
             return error.http_status, error.headers, str(error.http_body or error).encode()
+
+    # the client logs the service's errors as they come
+    return SdkSend(call, hide_in_logs("voyage", scrubber("voyage", key)))
+
+
+def _used(answer: Any) -> Any:
+    return {"total_tokens": answer["usage"]["total_tokens"]}
+
+
+def sdk_send(package: Any, base_url: str, key: str, timeout_s: float) -> SdkSend:
+    """A sender over ``voyageai.Embedding``."""
+
+    def ask(**asked: Any) -> Any:
+        asked.pop("encoding_format", None)  # the client asks for base64, and decodes it when it chose to
+        answer = package.Embedding.create(**asked)
         rows = [
             {"index": row["index"], "embedding": [float(x) for x in row["embedding"]]}
             for row in answer["data"]
         ]
-        used = {"total_tokens": answer["usage"]["total_tokens"]}
-        return 200, {}, json.dumps({"data": rows, "usage": used}).encode()
+        return {"data": rows, "usage": _used(answer)}
 
-    # the client logs the service's errors as they come
-    return SdkSend(call, hide_in_logs("voyage", scrubber("voyage", key)))
+    return _sdk(package, base_url, key, timeout_s, ask)
+
+
+def sdk_rerank(package: Any, base_url: str, key: str, timeout_s: float) -> SdkSend:
+    """A sender over ``voyageai.Reranking``."""
+
+    def ask(**asked: Any) -> Any:
+        answer = package.Reranking.create(**asked)
+        rows = [{"index": row["index"], "relevance_score": row["relevance_score"]} for row in answer["data"]]
+        return {"data": rows, "usage": _used(answer)}
+
+    return _sdk(package, base_url, key, timeout_s, ask)
 
 
 SERVICE = Service(
@@ -62,3 +87,21 @@ SERVICE = Service(
 def load(spec: Spec, **options: str) -> ApiEmbedder:
     """Voyage; options and errors of :func:`providers._services.load_service`."""
     return load_service(spec, SERVICE, options)
+
+
+RERANK = RerankService(
+    url=SERVICE.url,
+    path="/rerank",
+    key=SERVICE.key,
+    windows={"rerank-2.5": 32_000, "rerank-2.5-lite": 32_000, "rerank-2": 16_000, "rerank-2-lite": 8_000},
+    limits=Limits(texts=1000, tokens=600_000),
+    top="top_k",
+    rows="data",
+    long={"truncate": {"truncation": True}, "error": {"truncation": False}},
+    sdk=("voyageai", sdk_rerank),
+)
+
+
+def load_rerank(spec: Spec, **options: str) -> ApiReranker:
+    """Voyage's reranker; options and errors of :func:`providers._api_rerank.load_reranker`."""
+    return load_reranker(spec, RERANK, options)
