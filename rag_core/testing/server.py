@@ -260,16 +260,22 @@ def _damaged(rows: list[tuple[int, Any]], kind: str) -> list[tuple[int, Any]]:
         return rows
     middle = len(rows) // 2
     index, vector = rows[middle]
+    spoilt = (index, _spoilt(vector, kind))
     changed: dict[str, Sequence[tuple[int, Any]]] = {
         "reordered": [*rows[2:], *rows[:2]][::-1] if len(rows) > 2 else rows[::-1],
         "short": rows[:middle] + rows[middle + 1 :],
         "duplicate": [*rows[:-1], (rows[0][0], rows[-1][1])],
-        "nan": [*rows[:middle], (index, [float("nan"), *vector[1:]]), *rows[middle + 1 :]],
-        "null": [*rows[:middle], (index, [None, *vector[1:]]), *rows[middle + 1 :]],
-        "zero": [*rows[:middle], (index, [0.0] * len(vector)), *rows[middle + 1 :]],
-        "width": [(i, v[:-1]) for i, v in rows],
+        "width": [(i, _spoilt(v, kind)) for i, v in rows],
     }
-    return list(changed[kind])
+    return list(changed.get(kind, [*rows[:middle], spoilt, *rows[middle + 1 :]]))
+
+
+def _spoilt(value: Any, kind: str) -> Any:
+    """A vector, or the score of another route, with the damage of ``kind``."""
+    first = {"nan": float("nan"), "null": None}
+    if np.ndim(value) == 0:
+        return first.get(kind, 0.0)
+    return {"zero": [0.0] * len(value), "width": value[:-1]}.get(kind, [first.get(kind), *value[1:]])
 
 
 class _Server(ThreadingHTTPServer):

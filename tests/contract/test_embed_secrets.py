@@ -44,8 +44,9 @@ def closed_sessions() -> Iterator[None]:
         voyageai.requestssession = None
 
 
-@pytest.mark.parametrize("name", sorted(SDKS))
-@pytest.mark.parametrize("kind", ["http", "sdk"])
+@pytest.mark.parametrize(
+    "name, kind", [("jina", "http"), *((name, kind) for name in sorted(SDKS) for kind in ("http", "sdk"))]
+)
 def test_a_planted_key_appears_nowhere(
     name: str,
     kind: str,
@@ -61,7 +62,7 @@ def test_a_planted_key_appears_nowhere(
     caplog.set_level(logging.DEBUG)
     seen: list[str] = []
     with FaultServer(SPECS[name].dim) as server:
-        provider = made(server, name, engine=kind, max_tries="2", timeout_s="0.5")
+        provider = made(server, name, engine=kind)
         seen += [repr(provider), repr(provider.transport), str(provider.runtime), repr(vars(provider))]
         seen += [repr(vars(provider.transport)), repr(provider.fingerprint)]
         provider.embed(["a"])
@@ -74,11 +75,11 @@ def test_a_planted_key_appears_nowhere(
             Fault(kind="garbage"),
             Fault(kind="cut"),
             Fault(kind="width"),
-            Fault(delay_s=3.0),
+            Fault(delay_s=1.0),
         ):
             server.choose = lambda request, fault=fault: fault
             with pytest.raises(ProviderError) as error:
-                made(server, name, engine=kind, max_tries="2", timeout_s="0.5").embed(["a", "b"])
+                made(server, name, engine=kind, max_tries="2", timeout_s="0.2").embed(["a", "b"])
             assert isinstance(error.value, TransientError | PermanentError | PartialEmbedError)
             seen += [*traceback.format_exception(error.value), repr(error.value)]
             seen.append(repr(pickle.dumps(error.value)))
