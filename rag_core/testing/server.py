@@ -1,4 +1,4 @@
-"""A server on this machine that speaks the embedding services' formats, and fails on demand.
+"""A server on this machine that speaks the embedding and reranking services' formats, and fails on demand.
 
 ::
 
@@ -9,7 +9,8 @@
 Wire formats, read in November 2026: https://platform.openai.com/docs/api-reference/embeddings,
 https://docs.cohere.com/reference/embed (v2), https://docs.voyageai.com/reference/embeddings-api,
 https://jina.ai/embeddings (OpenAPI), https://docs.ollama.com/api/embed, and the parsers of the clients
-openai 3.57, cohere 7.3, voyageai 0.5, ollama 0.6.
+openai 3.57, cohere 7.3, voyageai 0.5, ollama 0.6. Reranking, likewise: https://docs.cohere.com/reference/rerank
+(v2), https://docs.voyageai.com/reference/reranker-api, https://jina.ai/reranker.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import numpy as np
 
 from rag_core.protocols import Vectors
 
-__all__ = ["SERVICES", "Answer", "Fault", "FaultServer", "Request", "Route", "vector_of"]
+__all__ = ["SERVICES", "Answer", "Fault", "FaultServer", "Request", "Route", "score_of", "vector_of"]
 
 #: Name -> path of its base URL on the server.
 SERVICES = {
@@ -49,6 +50,12 @@ def vector_of(text: str, dim: int, role: str = "") -> Vectors:
     seed = int.from_bytes(hashlib.sha256(f"{role}\0{text}".encode("utf-8", "replace")).digest()[:8], "little")
     raw = np.random.default_rng(seed).normal(size=dim)
     return np.asarray(raw * ((1 + seed % 20) / np.linalg.norm(raw)), np.float32)
+
+
+def score_of(query: str, text: str) -> float:
+    """The server's score of a candidate: from 0 to 1, the same every time."""
+    seed = hashlib.sha256(f"{query}\0{text}".encode("utf-8", "replace")).digest()
+    return int.from_bytes(seed[:6], "little") / 2**48
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +90,8 @@ class Request:
 
     @property
     def texts(self) -> list[str]:
-        """The texts of an embedding request."""
-        found = self.body.get("texts", self.body.get("input", []))
+        """The texts of an embedding request, the candidates of a reranking one."""
+        found = next((self.body[name] for name in ("texts", "input", "documents") if name in self.body), [])
         return [found] if isinstance(found, str) else list(found)
 
 
@@ -122,6 +129,9 @@ class FaultServer:
             "/openai/v1/embeddings": self._listed,
             "/voyage/v1/embeddings": self._listed,
             "/ollama/api/embed": self._ollama,
+            "/cohere/v2/rerank": self._reranked,
+            "/jina/v1/rerank": self._reranked,
+            "/voyage/v1/rerank": self._reranked,
         }
         self.requests: list[Request] = []
         self.choose: Callable[[Request], Fault | None] = lambda request: None
@@ -244,6 +254,31 @@ class FaultServer:
             return {"model": request.body.get("model"), "embeddings": vectors, "prompt_eval_count": used}
 
         return Answer(self._rows(request, ""), write)
+
+    def _reranked(self, request: Request) -> Answer:
+        """Best first, and no more of them than asked for, as all three services answer."""
+        body, service = request.body, request.path.split("/")[1]
+        query = str(body["query"])
+        scored = [(i, score_of(query, text)) for i, text in enumerate(request.texts)]
+        scored.sort(key=lambda row: -row[1])
+        scored = scored[: body.get("top_k") or body.get("top_n") or None]
+        used = sum(len(f"{query} {text}".split()) for text in request.texts)
+
+        def write(rows: list[tuple[int, Any]]) -> Any:
+            found = [{"index": i, "relevance_score": score} for i, score in rows]
+            if service == "cohere":
+                billed = {"search_units": max(1, -(-len(request.texts) // 100))}
+                meta = {"api_version": {"version": "2"}, "billed_units": billed}
+                return {"id": "0", "results": found, "meta": meta}
+            name = "data" if service == "voyage" else "results"
+            return {
+                "object": "list",
+                "model": body.get("model"),
+                name: found,
+                "usage": {"total_tokens": used},
+            }
+
+        return Answer(scored, write)
 
 
 def _plain(vector: Any) -> Any:
