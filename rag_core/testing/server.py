@@ -91,7 +91,8 @@ class Request:
     @property
     def texts(self) -> list[str]:
         """The texts of an embedding request, the candidates of a reranking one."""
-        found = next((self.body[name] for name in ("texts", "input", "documents") if name in self.body), [])
+        names = ("texts", "input", "documents")
+        found: Any = next((self.body[name] for name in names if name in self.body), [])
         return [found] if isinstance(found, str) else list(found)
 
 
