@@ -114,7 +114,8 @@ def test_a_service_behind_the_transport_is_counted_as_it_counts_itself() -> None
         status, names, answer = replies.popleft()
         return status, names, json.dumps(answer).encode()
 
-    timers = Timers(clock=lambda: 0.0, sleep=lambda seconds: None, random=lambda: 0.0)
+    slept: list[float] = []
+    timers = Timers(clock=lambda: sum(slept), sleep=slept.append, random=lambda: 0.0)
     fingerprint = Fingerprint("openai", "text-embedding-3-small", "1", 2, "fp32", "service")
     transport = Transport("openai", "https://api.openai.com/v1", send, timers=timers)
     provider = ApiEmbedder(fingerprint, SERVICE, transport, SERVICE.limits)
