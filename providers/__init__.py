@@ -95,7 +95,7 @@ EMBEDDERS: tuple[Spec, ...] = (
         768,
         "",
         "a server at OLLAMA_HOST, by default on this machine; ollama:MODEL for any model it has",
-        "providers.ollama:missing",
+        "providers._ollama_there:missing",
     ),
     Spec(
         "onnx",

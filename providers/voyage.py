@@ -3,43 +3,41 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from providers._api import ApiEmbedder, Limits, Model, Service
+from providers._sdk import SdkSend, hide_in_logs
+from providers._send import scrubber
 from providers._services import load_service
 from rag_core.registry import Spec
-from rag_core.wire import Reply, Send, WireError
+from rag_core.wire import Reply
 
 __all__ = ["SERVICE", "load", "sdk_send"]
 
 WIDTHS = (256, 512, 1024, 2048)
 
 
-def sdk_send(package: Any, base_url: str, key: str, timeout_s: float) -> Send:
-    """A sender over ``voyageai.Embedding``, the layer of the client below its batching and its retries."""
+def sdk_send(package: Any, base_url: str, key: str, timeout_s: float) -> SdkSend:
+    """A sender over ``voyageai.Embedding``, the layer of the client below its retries."""
     fixed = {"api_key": key or "none", "base_url": base_url, "request_timeout": timeout_s}
 
-    def send(method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
-        said = ""
+    def call(asked: dict[str, Any]) -> Reply:
+        asked.pop("encoding_format", None)  # the client asks for base64, and decodes it when it chose to
         try:
-            answer = package.Embedding.create(**json.loads(body or b"{}"), **fixed)
-            rows = [
-                {"index": row["index"], "embedding": list(map(float, row["embedding"]))}
-                for row in answer["data"]
-            ]
-            used = {"total_tokens": answer["usage"]["total_tokens"]}
-            return 200, {}, json.dumps({"data": rows, "usage": used}).encode()
+            answer = package.Embedding.create(**asked, **fixed)
         except package.error.VoyageError as error:
-            if error.http_status:
-                names = {name.lower(): value for name, value in error.headers.items()}
-                return error.http_status, names, str(error.http_body or error).encode()
-            said = f"cannot be reached or broke off ({type(error).__name__})"
-        except Exception as error:  # noqa: BLE001 - requests' errors, and what the client makes of odd answers
-            said = f"cannot be reached or broke off ({type(error).__name__})"
-        raise WireError(said)  # outside: those errors hold the request, and that holds the key
+            if not error.http_status:
+                raise
+            return error.http_status, error.headers, str(error.http_body or error).encode()
+        rows = [
+            {"index": row["index"], "embedding": [float(x) for x in row["embedding"]]}
+            for row in answer["data"]
+        ]
+        used = {"total_tokens": answer["usage"]["total_tokens"]}
+        return 200, {}, json.dumps({"data": rows, "usage": used}).encode()
 
-    return send
+    # the client logs the service's errors as they come
+    return SdkSend(call, hide_in_logs("voyage", scrubber("voyage", key)))
 
 
 SERVICE = Service(

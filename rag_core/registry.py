@@ -137,7 +137,7 @@ class Registry:
         return of_target
 
     def availability(self, spec: Spec, env: Mapping[str, str] | None = None) -> Availability:
-        """Whether ``spec`` can run here. Imports nothing; opens no connection but a ``missing`` that says so."""
+        """Whether ``spec`` can run here. Imports nothing; may ask a server, see ``missing``."""
         env = os.environ if env is None else env
         for package in spec.requires:
             if not _is_importable(package):
