@@ -68,11 +68,15 @@ def checksums(keys: Words, written_at: NDArray[np.float64], rows: Vectors) -> Wo
     head = np.empty((len(keys), 5), np.uint64)
     head[:, :4] = keys
     head[:, 4] = np.ascontiguousarray(written_at, "<f8").view("<u8")
-    words = rows.view("<u8")
     sums: Words = np.einsum("ij,j->i", head ^ (head >> _HALF), factors[n_words:])
+    words = rows.view("<u8")
+    folded = np.empty((min(BLOCK, len(keys)), n_words), np.uint64)
     for start in range(0, len(keys), BLOCK):
         block = words[start : start + BLOCK]
-        sums[start : start + BLOCK] += np.einsum("ij,j->i", block ^ (block >> _HALF), factors[:n_words])
+        part = folded[: len(block)]
+        np.right_shift(block, _HALF, out=part)
+        np.bitwise_xor(part, block, out=part)
+        sums[start : start + BLOCK] += np.einsum("ij,j->i", part, factors[:n_words])
     return sums
 
 

@@ -176,6 +176,8 @@ class VectorLog:
                 rest, at = rest[here], at[here]
                 same = part.words[at] == wanted[rest, 0]
                 rest, at = rest[same], at[same]
+                if not rest.size:
+                    break
                 self._take(part.places[at], rest, wanted, target, out, found, written_at)
                 again = ~found[rest]
                 rest, at = rest[again], at[again] + 1
@@ -199,20 +201,25 @@ class VectorLog:
                 continue
             all_entries, all_rows = mapped
             mine = np.flatnonzero(numbers == number)
+            records = places[mine] & 0xFFFFFFFF
+            in_order = np.argsort(records)  # a cold disk is read forwards
+            mine, records = mine[in_order], records[in_order]
+            entries = all_entries[records]
+            is_key = (entries["key"] == wanted[rest[mine]]).all(axis=1)
+            if not is_key.all():
+                mine, records, entries = mine[is_key], records[is_key], entries[is_key]
             for start in range(0, len(mine), BLOCK):
-                block = mine[start : start + BLOCK]
-                keys, records = rest[block], places[block] & 0xFFFFFFFF
-                entries = all_entries[records]
-                is_key = (entries["key"] == wanted[keys]).all(axis=1)
-                vectors = all_rows[records]
-                is_whole = checksums(entries["key"], entries["written_at"], vectors) == entries["check"]
-                is_young = entries["written_at"] >= oldest
-                good = is_key & is_whole & is_young
-                self.damaged += int((is_key & ~is_whole).sum())
-                self.expired += int((is_key & is_whole & ~is_young).sum())
-                keys = keys[good]
-                out[target[keys]] = vectors[good, : self.dim]
-                written_at[keys] = entries["written_at"][good]
+                block = slice(start, start + BLOCK)
+                keys, part = rest[mine[block]], entries[block]
+                vectors = all_rows[records[block]]
+                is_whole = checksums(part["key"], part["written_at"], vectors) == part["check"]
+                good = is_whole & (part["written_at"] >= oldest)
+                if not good.all():
+                    self.damaged += int((~is_whole).sum())
+                    self.expired += int((is_whole & ~good).sum())
+                    keys, part, vectors = keys[good], part[good], vectors[good]
+                out[target[keys]] = vectors[:, : self.dim]
+                written_at[keys] = part["written_at"]
                 found[keys] = True
 
     def _look(self) -> bool:
