@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from rag_core.errors import InvalidArgumentError
 from rag_core.protocols import Vectors
-from rag_core.segments import BLOCK, ENTRY, KEYS, ROWS, Segment, SegmentWriter, checksums, row_floats
+from rag_core.segments import BLOCK, ENTRY, KEYS, ROWS, Segment, SegmentWriter, checksums
 
 __all__ = ["KEY_BYTES", "VectorLog"]
 
@@ -103,8 +103,7 @@ class VectorLog:
         """
         self.folder, self.dim, self.ttl_s = root / space, dim, ttl_s
         self._root, self._clock, self._about = root, clock, about
-        self._width = row_floats(dim)
-        self._record_bytes = ENTRY.itemsize + 4 * self._width
+        self._record_bytes = ENTRY.itemsize + 4 * self.dim
         if max_bytes < FEWEST_RECORDS * self._record_bytes:
             raise InvalidArgumentError(
                 f"the disk cache may have {max_bytes} bytes; accepted for vectors {dim} wide: "
@@ -218,7 +217,7 @@ class VectorLog:
                     self.damaged += int((~is_whole).sum())
                     self.expired += int((is_whole & ~good).sum())
                     keys, part, vectors = keys[good], part[good], vectors[good]
-                out[target[keys]] = vectors[:, : self.dim]
+                out[target[keys]] = vectors
                 written_at[keys] = part["written_at"]
                 found[keys] = True
 
@@ -247,7 +246,7 @@ class VectorLog:
         return is_new
 
     def _know(self, name: str) -> None:
-        segment = Segment(self.folder, name, self._width)
+        segment = Segment(self.folder, name, self.dim)
         self._segments[name] = self._next_number, segment
         self._by_number[self._next_number] = segment
         self._next_number += 1
@@ -293,8 +292,6 @@ class VectorLog:
         entries["key"] = _words(keys)
         entries["written_at"] = self._clock() if written_at is None else written_at
         rows = np.ascontiguousarray(vectors, np.float32)
-        if self._width != self.dim:
-            rows = np.pad(rows, ((0, 0), (0, self._width - self.dim)))
         entries["check"] = checksums(entries["key"], entries["written_at"], rows)
         done = 0
         with self._lock:
@@ -344,11 +341,11 @@ class VectorLog:
         for name, (_, segment) in sorted(self._segments.items(), reverse=True):
             # those with little room are left alone, or they would be tried again and again
             if segment.count <= full_count * 3 // 4:
-                writer = SegmentWriter.adopt(self.folder, name, self._width)
+                writer = SegmentWriter.adopt(self.folder, name, self.dim)
                 if writer is not None:
                     self._look()  # what its last owner wrote since the look above
                     return writer
-        writer = SegmentWriter.create(self.folder, self._width)
+        writer = SegmentWriter.create(self.folder, self.dim)
         self._know(writer.name)
         return writer
 
