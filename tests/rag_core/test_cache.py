@@ -282,6 +282,17 @@ def test_o18_a_provider_that_changes_its_model_changes_its_entries(tmp_path: Pat
     assert embedder.stats.hits_disk == 1
 
 
+def test_o18_files_of_another_model_answer_nothing(tmp_path: Path) -> None:
+    """Even where somebody has renamed their folder: the model is part of each key."""
+    with cached(folder=tmp_path) as embedder:
+        embedder.embed(["hello"])
+    other = replace(PLAIN, model="model-b")
+    (tmp_path / "vectors-1" / PLAIN.digest).rename(tmp_path / "vectors-1" / other.digest)
+    embedder = cached(Counting(other), tmp_path)
+    assert same(embedder.embed(["hello"]), Counting(other).embed(["hello"]))
+    assert embedder.stats.hits_disk == 0
+
+
 @pytest.mark.parametrize("fingerprint", [PREFIXED, PARAMETER], ids=["prefix", "parameter"])
 @pytest.mark.parametrize("first, second", [("query", "document"), ("document", "query")])
 @pytest.mark.parametrize("size", [1, 5])
@@ -500,7 +511,8 @@ def test_vectors_expire_in_memory_and_on_disk(tmp_path: Path) -> None:
         assert same(one.embed(["a"]), Counting().embed(["a"]))
     assert embedder.stats.misses == 2
     assert embedder.stats.expired > 0
-    assert provider.calls == 0, "the other object has written it again"
+    assert (other.stats.hits_memory, other.stats.hits_disk) == (0, 2), "the first one has written it again"
+    assert provider.calls == 0
     now[0] = 1120.0
     assert other.embed(["a"]).any()
     assert provider.calls == 0

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from rag_core import segments, vectorlog
 from rag_core.errors import InvalidArgumentError
 from rag_core.protocols import Vectors
-from rag_core.segments import ENTRY, KEYS, ROWS
+from rag_core.segments import ENTRY, KEYS, ROWS, SegmentWriter
 from rag_core.vectorlog import VectorLog
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -291,6 +291,24 @@ def test_a_segment_goes_on_with_the_next_writer(make: Callable[..., VectorLog]) 
         log.close()
     assert len(files(log.folder, KEYS)) == 1
     assert found(make(), list(range(6))) == {0, 1, 2, 3, 4}
+
+
+def test_what_the_last_owner_wrote_just_before_the_adoption(
+    make: Callable[..., VectorLog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = make(), make()
+    put(one, [1])
+    real = SegmentWriter.adopt
+
+    def late(folder: Path, name: str, dim: int) -> SegmentWriter | None:
+        put(one, [2, 3])
+        one.close()
+        return real(folder, name, dim)
+
+    monkeypatch.setattr(SegmentWriter, "adopt", late)
+    put(two, [4])
+    assert found(two, [1, 2, 3, 4]) == {1, 2, 3, 4}
+    assert len(files(two.folder, KEYS)) == 1
 
 
 def test_clear_is_noticed_by_others(make: Callable[..., VectorLog]) -> None:
