@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -20,15 +20,30 @@ from rag_core.errors import (
     TransientError,
 )
 from rag_core.factory import SpecString
+from rag_core.protocols import Target
 from rag_core.registry import Registry, load_plugins
 from rag_core.secrets import is_secret_name, redact
 
-__all__ = ["Breaker", "Member", "Pauses", "is_providers_fault", "members"]
+__all__ = [
+    "FAILURES",
+    "OF_THE_REQUEST",
+    "Breaker",
+    "Member",
+    "Passed",
+    "Pauses",
+    "close_all",
+    "is_providers_fault",
+    "members",
+    "names_of",
+    "nobody",
+]
 
 T = TypeVar("T")
 S = TypeVar("S")
 #: Refusals that are about the request.
 OF_THE_REQUEST = frozenset({400, 413, 422})
+#: What a call to a provider raises where the provider, the network or the input is to blame.
+FAILURES = (ProviderError, ProviderUnavailableError, OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +203,43 @@ def is_providers_fault(error: BaseException) -> bool | None:
     if isinstance(error, (TransientError, NoFallbackError, ProviderUnavailableError, OSError)):
         return True
     return None if isinstance(error, ProviderError) else False
+
+
+@dataclass(slots=True)
+class Passed:
+    """Members of a chain that did not answer.
+
+    Attributes:
+        reasons: key -> why not.
+        failed: whether one of them might have.
+    """
+
+    reasons: dict[str, str] = field(default_factory=dict)
+    failed: bool = False
+
+    def add(self, key: str, reason: str, failed: bool = True) -> None:
+        """Note why a member did not answer."""
+        self.reasons[key] = redact(reason)
+        self.failed = self.failed or failed
+
+
+def names_of(member: Member[T], registry: Registry) -> tuple[str, str, Target]:
+    """Name, model and target of a member that is not loaded, as its spec string and the table tell."""
+    parsed = SpecString.parse(member.label)
+    spec = registry.find(parsed.name, parsed.target or None)[0]
+    return spec.name, parsed.model or spec.model, spec.target
+
+
+def nobody(chain: Sequence[Member[T]], what: str, passed: Passed) -> NoFallbackError:
+    """The error that says why nobody answered, and when somebody is asked again."""
+    waits = [member.breaker.wait_s for member in chain if member.breaker.wait_s]
+    return NoFallbackError(what, passed.reasons, min(waits) if waits else None)
+
+
+def close_all(chain: Sequence[Member[T]]) -> None:
+    """Close the providers that have been made and have something to close."""
+    for member in chain:
+        getattr(member.made, "close", lambda: None)()
 
 
 def _public(parsed: SpecString) -> str:

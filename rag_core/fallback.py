@@ -15,10 +15,19 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
-from rag_core.chain import OF_THE_REQUEST, Member, Pauses, is_providers_fault, members
+from rag_core.chain import (
+    FAILURES,
+    Member,
+    Passed,
+    Pauses,
+    close_all,
+    is_providers_fault,
+    members,
+    names_of,
+    nobody,
+)
 from rag_core.embedding import FIRST_TEXT
 from rag_core.errors import (
     IdentityMismatchError,
@@ -28,33 +37,18 @@ from rag_core.errors import (
     ProviderUnavailableError,
     RagCoreError,
 )
-from rag_core.factory import SpecString, get_embedder, get_reranker
+from rag_core.factory import get_embedder
+from rag_core.fallback_reranker import FallbackReranker
 from rag_core.fingerprint import Fingerprint
 from rag_core.progress import Progress, listening, tell
-from rag_core.protocols import EmbedProvider, Reranker, Role, Target, Vectors
-from rag_core.registry import EMBEDDERS, RERANKERS, Registry
-from rag_core.reranking import NotedScores
+from rag_core.protocols import EmbedProvider, Role, Target, Vectors
+from rag_core.registry import EMBEDDERS
 from rag_core.secrets import redact, safe_repr
 
 __all__ = ["FallbackEmbedder", "FallbackReranker"]
 
 T = TypeVar("T")
-P = TypeVar("P", EmbedProvider, Reranker)
-#: What a call to a provider raises where the provider, the network or the input is to blame.
-FAILURES = (ProviderError, ProviderUnavailableError, OSError)
 log = logging.getLogger("rag_core")
-
-
-@dataclass(slots=True)
-class _Passed:
-    """Members that did not answer: why not, by key; whether one of them might have."""
-
-    reasons: dict[str, str] = field(default_factory=dict)
-    failed: bool = False
-
-    def add(self, key: str, reason: str, failed: bool = True) -> None:
-        self.reasons[key] = redact(reason)
-        self.failed = self.failed or failed
 
 
 class FallbackEmbedder:
@@ -147,7 +141,7 @@ class FallbackEmbedder:
             ProviderError: the input was refused.
             BudgetExceededError: the next call might pass the budget.
         """
-        identity, passed = self.fingerprint, _Passed()
+        identity, passed = self.fingerprint, Passed()
         partial: PartialEmbedError | None = None
         for member, provider in self._candidates(identity, frozenset(), passed):
             try:
@@ -176,7 +170,7 @@ class FallbackEmbedder:
                 return vectors
         if partial is not None:
             raise partial from partial.__cause__
-        raise _nobody(self._members, f"no embedding provider can answer for {identity}", passed)
+        raise nobody(self._members, f"no embedding provider can answer for {identity}", passed)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text as the first provider at hand counts them; see :meth:`at_hand`."""
@@ -188,7 +182,7 @@ class FallbackEmbedder:
         Raises:
             NoFallbackError: none.
         """
-        passed = _Passed()
+        passed = Passed()
         for member in self._members:
             try:
                 why = self._why_not(member, self._decided, load=True)
@@ -262,7 +256,7 @@ class FallbackEmbedder:
 
     def close(self) -> None:
         """Close the providers that have something to close."""
-        _close(self._members)
+        close_all(self._members)
 
     def _show(self, member: Member[EmbedProvider]) -> None:
         """Take over the names of ``member``, without loading it."""
@@ -270,7 +264,7 @@ class FallbackEmbedder:
             self.name, self.model = provider.name, provider.model
             self.target, self.is_local = provider.target, provider.is_local
         else:
-            self.name, self.model, self.target = _names(member, EMBEDDERS)
+            self.name, self.model, self.target = names_of(member, EMBEDDERS)
             self.is_local = self.target != "api"
         if self._identity is not None:
             self.name, self.model = self._identity.provider, self._identity.model
@@ -290,7 +284,7 @@ class FallbackEmbedder:
         return None if theirs == identity else f"other vectors ({'; '.join(identity.differences(theirs))})"
 
     def _candidates(
-        self, identity: Fingerprint | None, tried: frozenset[str], passed: _Passed
+        self, identity: Fingerprint | None, tried: frozenset[str], passed: Passed
     ) -> Iterator[tuple[Member[EmbedProvider], EmbedProvider]]:
         """Providers that may be asked now, in turn; ``passed`` is told why the others may not."""
         for member in self._members:
@@ -312,7 +306,7 @@ class FallbackEmbedder:
                 passed.add(member.key, error.reason)
 
     def _probe(self, tried: frozenset[str]) -> tuple[Member[EmbedProvider], EmbedProvider]:
-        passed = _Passed()
+        passed = Passed()
         for member, provider in self._candidates(self._identity, tried, passed):
             try:
                 provider.embed([FIRST_TEXT], role="document")
@@ -324,7 +318,7 @@ class FallbackEmbedder:
             else:
                 member.breaker.worked()
                 return member, provider
-        raise _nobody(self._members, "no embedding provider answers", passed)
+        raise nobody(self._members, "no embedding provider answers", passed)
 
     def _is_to_blame(
         self, member: Member[EmbedProvider], provider: EmbedProvider, error: Exception, role: Role
@@ -343,7 +337,7 @@ class FallbackEmbedder:
             member.breaker.worked()
         return fault
 
-    def _pause(self, member: Member[EmbedProvider], error: Exception, passed: _Passed) -> None:
+    def _pause(self, member: Member[EmbedProvider], error: Exception, passed: Passed) -> None:
         member.pause(error)
         passed.add(member.key, str(error))
         log.warning("%s is left alone for %.3g s: %s", member.key, member.breaker.wait_s, redact(str(error)))
@@ -351,106 +345,6 @@ class FallbackEmbedder:
     def __repr__(self) -> str:
         chain = [member.key for member in self._members]
         return safe_repr(self, chain=chain, identity=str(self._decided) if self._decided else "")
-
-
-class FallbackReranker:
-    """A :class:`~rag_core.protocols.Reranker` over a chain; all scores of a call come from one reranker.
-
-    Where none can answer it raises, and :meth:`rag_core.index.Index.hybrid_search` keeps the fused order
-    and says so. Scores of a stand-in say so as well (:class:`~rag_core.reranking.NotedScores`), because a
-    threshold that is meant for one reranker's scores means nothing to another's.
-    """
-
-    def __init__(
-        self,
-        chain: Sequence[Reranker | str | Member[Reranker]],
-        *,
-        pauses: Pauses | None = None,
-        on_stand_in: Callable[[Reranker], None] | None = None,
-    ) -> None:
-        """As of :class:`FallbackEmbedder`."""
-        self._members = members(chain, RERANKERS, get_reranker, pauses or Pauses())
-        self._on_stand_in = on_stand_in
-        self.name = "fallback(" + ",".join(member.name for member in self._members) + ")"
-        first = self._members[0]
-        if (reranker := first.made) is not None:
-            self.model, self.target = reranker.model, reranker.target
-        else:
-            _, self.model, self.target = _names(first, RERANKERS)
-
-    @property
-    def fingerprint(self) -> str:
-        """The whole chain: any of it may have given the scores."""
-        return "fallback(" + "; ".join(member.label for member in self._members) + ")"
-
-    def is_available(self) -> bool:
-        """Whether some reranker is at hand and not left alone just now; asks no service."""
-        for member in self._members:
-            try:
-                if not member.breaker.wait_s and member.get().is_available():
-                    return True
-            except ProviderUnavailableError:
-                continue
-        return False
-
-    def rerank(self, query: str, candidates: Sequence[str]) -> list[float]:
-        """See :class:`rag_core.protocols.Reranker`.
-
-        Raises:
-            NoFallbackError: no reranker can answer now.
-            PermanentError: the request was refused for what it holds.
-        """
-        if not candidates:
-            return []
-        passed = _Passed()
-        for member in self._members:
-            if not member.breaker.let_through():
-                passed.add(member.key, f"it failed and is left alone for {member.breaker.wait_s:.3g} s more")
-                continue
-            try:
-                scores = list(member.get().rerank(query, candidates))
-                if len(scores) != len(candidates):
-                    raise ProviderError(
-                        f"{member.key} gave {len(scores)} scores for {len(candidates)} candidates"
-                    )
-            except ProviderUnavailableError as error:
-                member.breaker.let_go()
-                passed.add(member.key, error.reason)
-            except FAILURES as error:
-                if getattr(error, "status", 0) in OF_THE_REQUEST:
-                    member.breaker.worked()
-                    raise
-                member.pause(error)
-                passed.add(member.key, str(error))
-                log.warning("%s is left alone for a while: %s", member.key, redact(str(error)))
-            except RagCoreError:
-                member.breaker.let_go()
-                raise
-            else:
-                member.breaker.worked()
-                if not passed.failed:
-                    return scores
-                if self._on_stand_in:
-                    self._on_stand_in(member.get())
-                others = "; ".join(f"{key}: {reason}" for key, reason in passed.reasons.items())
-                return NotedScores(
-                    scores, f"reranked by {member.key}, because others did not answer: {others}"
-                )
-        raise _nobody(self._members, "no reranker answers", passed)
-
-    def close(self) -> None:
-        """Close the rerankers that have something to close."""
-        _close(self._members)
-
-    def __repr__(self) -> str:
-        return safe_repr(self, chain=[member.key for member in self._members])
-
-
-def _names(member: Member[P], registry: Registry) -> tuple[str, str, Target]:
-    """Name, model and target of a member that is not loaded, as its spec string and the table tell."""
-    parsed = SpecString.parse(member.label)
-    spec = registry.find(parsed.name, parsed.target or None)[0]
-    return spec.name, parsed.model or spec.model, spec.target
 
 
 def _merged(before: PartialEmbedError | None, later: PartialEmbedError) -> PartialEmbedError:
@@ -463,13 +357,3 @@ def _merged(before: PartialEmbedError | None, later: PartialEmbedError) -> Parti
     merged = PartialEmbedError(before.provider, vectors, failed, later.is_transient)
     merged.__cause__ = later.__cause__
     return merged
-
-
-def _nobody(chain: Sequence[Member[P]], what: str, passed: _Passed) -> NoFallbackError:
-    waits = [member.breaker.wait_s for member in chain if member.breaker.wait_s]
-    return NoFallbackError(what, passed.reasons, min(waits) if waits else None)
-
-
-def _close(chain: Sequence[Member[P]]) -> None:
-    for member in chain:
-        getattr(member.made, "close", lambda: None)()

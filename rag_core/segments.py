@@ -1,10 +1,10 @@
 """One segment of a vector log: two files that only ever grow at their end, and a checksum per record.
 
-``NAME.keys`` holds 48 bytes a record (:data:`ENTRY`), ``NAME.vectors`` the float32 rows, each padded to a
-multiple of 8 bytes. Two files, because opening a log then reads 48 bytes a record and not 4 KB, and because
-the rows form a plain matrix that is mapped and gathered from. The row is written before its entry: a record
-exists once its entry is whole, so that whatever a killed process left half done is not a record. A name
-begins with the time of creation, holds hexadecimal digits and hyphens alone, and is never used twice.
+``NAME.keys`` holds 48 bytes a record (:data:`ENTRY`), ``NAME.vectors`` the float32 rows. Two files, because
+opening a log then reads 48 bytes a record and not 4 KB, and because the rows form a plain matrix that is
+mapped and gathered from. The row is written before its entry: a record exists once its entry is whole, so
+that whatever a killed process left half done is not a record. A name begins with the time of creation, holds
+hexadecimal digits and hyphens alone, and is never used twice.
 """
 
 from __future__ import annotations
@@ -25,21 +25,15 @@ from rag_core.protocols import Vectors
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["BLOCK", "ENTRY", "KEYS", "ROWS", "Segment", "SegmentWriter", "checksums", "row_floats"]
+__all__ = ["BLOCK", "ENTRY", "KEYS", "ROWS", "Segment", "SegmentWriter", "checksums"]
 
 #: A key as four little-endian words, the time of writing in seconds since the epoch, the checksum.
 ENTRY = np.dtype([("key", "<u8", (4,)), ("written_at", "<f8"), ("check", "<u8")])
 KEYS, ROWS = ".keys", ".vectors"
-_HALF = np.uint64(32)
 #: Records checked at once, so that their rows stay in the processor's cache.
 BLOCK = 64
 
 Words = NDArray[np.uint64]
-
-
-def row_floats(dim: int) -> int:
-    """Floats that a row of ``dim`` takes in a file: an even number, so that it is whole 8-byte words."""
-    return dim + dim % 2
 
 
 @lru_cache(maxsize=16)
@@ -52,27 +46,25 @@ def _factors(n_words: int) -> Words:
 def checksums(keys: Words, written_at: NDArray[np.float64], rows: Vectors) -> Words:
     """64-bit checksums over key, time and row of each record.
 
-    The multilinear hash: the sum of word times factor modulo 2^64 (Lemire and Kaser, "Strongly universal
-    string hashing is fast", 2014) with odd factors. Before it the upper half of each word is folded into the
-    lower one, without which two flipped top bits would cancel out. Both steps can be undone, so a change
-    within one 8-byte word is always found; any other passes with a chance of about 2^-32 at worst for two
-    chosen bits and 2^-63 for noise. numpy runs it at several times the speed of a CRC of each row.
+    The multilinear hash (Lemire and Kaser, "Strongly universal string hashing is fast", 2014): the sum of
+    each 32-bit word times its 64-bit factor, modulo 2^64. The factors are odd, so a change within one word
+    is always found; any other one passes with a chance of at most 2^-32 over the choice of factors. numpy
+    runs it several times as fast as a CRC of each row.
 
     Args:
         keys: ``(n, 4)``.
         written_at: ``(n,)`` seconds.
-        rows: float32 ``(n, row_floats(dim))``, C-contiguous.
+        rows: float32 ``(n, dim)``, C-contiguous.
     """
-    n_words = rows.shape[1] // 2
-    factors = _factors(n_words + 5)
-    head = np.empty((len(keys), 5), np.uint64)
-    head[:, :4] = keys
-    head[:, 4] = np.ascontiguousarray(written_at, "<f8").view("<u8")
-    words = rows.view("<u8")
-    sums: Words = np.einsum("ij,j->i", head ^ (head >> _HALF), factors[n_words:])
-    for start in range(0, len(keys), BLOCK):
-        block = words[start : start + BLOCK]
-        sums[start : start + BLOCK] += np.einsum("ij,j->i", block ^ (block >> _HALF), factors[:n_words])
+    dim = rows.shape[1]
+    factors = _factors(dim + 10)
+    times = np.ascontiguousarray(written_at, "<f8")[:, None]
+    sums: Words = np.zeros(len(keys), np.uint64)
+    at = 0
+    for part in (rows, np.ascontiguousarray(keys, "<u8"), times):
+        words = part.view("<u4")
+        sums += np.einsum("ij,j->i", words, factors[at : at + words.shape[1]])
+        at += words.shape[1]
     return sums
 
 
@@ -84,13 +76,13 @@ class Segment:
         count: records known.
     """
 
-    __slots__ = ("_entries", "_folder", "_rows", "_width", "count", "name")
+    __slots__ = ("_dim", "_entries", "_folder", "_rows", "count", "name")
 
-    def __init__(self, folder: Path, name: str, width: int) -> None:
-        """``width``: floats of a row in the file."""
-        self._folder, self.name, self._width, self.count = folder, name, width, 0
+    def __init__(self, folder: Path, name: str, dim: int) -> None:
+        """``dim``: width of a vector."""
+        self._folder, self.name, self._dim, self.count = folder, name, dim, 0
         self._entries: NDArray[np.void] = np.zeros(0, ENTRY)
-        self._rows: Vectors = np.zeros((0, width), np.float32)
+        self._rows: Vectors = np.zeros((0, dim), np.float32)
 
     def grow(self, keys_bytes: int) -> int:
         """Count the whole records where the file of keys has ``keys_bytes``; returns how many are new."""
@@ -98,12 +90,12 @@ class Segment:
             rows_bytes = (self._folder / f"{self.name}{ROWS}").stat().st_size
         except OSError:
             return 0
-        count = min(keys_bytes // ENTRY.itemsize, rows_bytes // (4 * self._width))
+        count = min(keys_bytes // ENTRY.itemsize, rows_bytes // (4 * self._dim))
         before, self.count = self.count, max(self.count, count)
         return self.count - before
 
     def mapped(self) -> tuple[NDArray[np.void], Vectors] | None:
-        """:data:`ENTRY` records ``(n,)`` and float32 ``(n, width)``, n at least ``count``.
+        """:data:`ENTRY` records ``(n,)`` and float32 ``(n, dim)``, n at least ``count``.
 
         None where the files are gone or shorter than they were: another process has dropped them.
         """
@@ -111,7 +103,7 @@ class Segment:
             path = self._folder / self.name
             try:
                 entries = np.memmap(path.with_name(f"{self.name}{KEYS}"), ENTRY, "r", shape=(self.count,))
-                shape = self.count, self._width
+                shape = self.count, self._dim
                 rows = np.memmap(path.with_name(f"{self.name}{ROWS}"), "<f4", "r", shape=shape)
             except (OSError, ValueError):
                 return None
@@ -129,13 +121,13 @@ class SegmentWriter:
         pid: the process that opened it. A forked child shares the position in the files and must not write.
     """
 
-    __slots__ = ("_files", "_width", "count", "name", "pid")
+    __slots__ = ("_dim", "_files", "count", "name", "pid")
 
-    def __init__(self, name: str, files: tuple[int, int], width: int) -> None:
-        self.name, self._files, self._width, self.count, self.pid = name, files, width, 0, os.getpid()
+    def __init__(self, name: str, files: tuple[int, int], dim: int) -> None:
+        self.name, self._files, self._dim, self.count, self.pid = name, files, dim, 0, os.getpid()
 
     @classmethod
-    def create(cls, folder: Path, width: int) -> SegmentWriter:
+    def create(cls, folder: Path, dim: int) -> SegmentWriter:
         """A new, empty segment.
 
         Raises:
@@ -143,12 +135,12 @@ class SegmentWriter:
         """
         while True:
             name = f"{time.time_ns():016x}-{os.getpid():x}-{secrets.token_hex(4)}"
-            writer = cls._open(folder, name, width, os.O_CREAT | os.O_EXCL)
+            writer = cls._open(folder, name, dim, os.O_CREAT | os.O_EXCL)
             if writer is not None:  # nobody was faster to adopt or to drop it
                 return writer
 
     @classmethod
-    def adopt(cls, folder: Path, name: str, width: int) -> SegmentWriter | None:
+    def adopt(cls, folder: Path, name: str, dim: int) -> SegmentWriter | None:
         """Go on with a segment that nobody writes any more; None where somebody does or that is unknown.
 
         A half-written record at its end is cut off.
@@ -159,12 +151,12 @@ class SegmentWriter:
         if sys.platform == "win32":  # no lock that ends with its process is at hand: nothing is adopted
             return None
         try:
-            return cls._open(folder, name, width, 0)
+            return cls._open(folder, name, dim, 0)
         except FileNotFoundError:  # dropped by another process meanwhile
             return None
 
     @classmethod
-    def _open(cls, folder: Path, name: str, width: int, flags: int) -> SegmentWriter | None:
+    def _open(cls, folder: Path, name: str, dim: int, flags: int) -> SegmentWriter | None:
         flags |= os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
         keys = os.open(folder / f"{name}{KEYS}", flags, 0o600)
         rows = -1
@@ -175,7 +167,7 @@ class SegmentWriter:
                 return None
             # the rows of a segment whose maker died between its two files do not exist yet
             rows = os.open(folder / f"{name}{ROWS}", flags & ~os.O_EXCL | os.O_CREAT, 0o600)
-            writer = cls(name, (keys, rows), width)
+            writer = cls(name, (keys, rows), dim)
             writer._recount()
         except BaseException:
             os.close(keys)
@@ -187,7 +179,7 @@ class SegmentWriter:
     @property
     def n_bytes(self) -> int:
         """Size of the records."""
-        return self.count * (ENTRY.itemsize + 4 * self._width)
+        return self.count * (ENTRY.itemsize + 4 * self._dim)
 
     def is_gone(self) -> bool:
         """Whether another process has removed the segment."""
@@ -209,7 +201,7 @@ class SegmentWriter:
 
     def _recount(self) -> None:
         """Count the whole records and cut off what stands behind them; no reader has mapped that."""
-        sizes = ENTRY.itemsize, 4 * self._width
+        sizes = ENTRY.itemsize, 4 * self._dim
         self.count = min(os.fstat(file).st_size // size for file, size in zip(self._files, sizes))
         for file, size in zip(self._files, sizes):
             if os.fstat(file).st_size > self.count * size:

@@ -121,7 +121,9 @@ def read_config(path: str | Path) -> ServiceConfig:
 def _check(path: Path, found: Mapping[str, Any]) -> None:
     for table, values in found.items():
         if table not in TABLES:
-            raise InvalidArgumentError(f"{path}: unknown table or key {table!r}{nearest(table, TABLES)}")
+            homes = [f"[{name}]" for name, keys in TABLES.items() if table in keys]
+            hint = f"; it belongs in {homes[0]}" if homes else nearest(table, TABLES)
+            raise InvalidArgumentError(f"{path}: unknown table or key {table!r}{hint}")
         if not isinstance(values, dict):
             raise InvalidArgumentError(f"{path}: {table} is {values!r}; accepted: a table, [{table}]")
         known = TABLES[table]
@@ -133,5 +135,5 @@ def _check(path: Path, found: Mapping[str, Any]) -> None:
                 not isinstance(value, list) or all(isinstance(item, str) for item in value)
             )
             if not fits:
-                accepted = " or ".join(_SAID[kind] for kind in types)
+                accepted = " or ".join(_SAID[kind] for kind in types if kind is not int or float not in types)
                 raise InvalidArgumentError(f"{path}: [{table}] {key} is {value!r}; accepted: {accepted}")

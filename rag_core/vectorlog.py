@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from rag_core.errors import InvalidArgumentError
 from rag_core.protocols import Vectors
-from rag_core.segments import BLOCK, ENTRY, KEYS, ROWS, Segment, SegmentWriter, checksums, row_floats
+from rag_core.segments import BLOCK, ENTRY, KEYS, ROWS, Segment, SegmentWriter, checksums
 
 __all__ = ["KEY_BYTES", "VectorLog"]
 
@@ -103,8 +103,7 @@ class VectorLog:
         """
         self.folder, self.dim, self.ttl_s = root / space, dim, ttl_s
         self._root, self._clock, self._about = root, clock, about
-        self._width = row_floats(dim)
-        self._record_bytes = ENTRY.itemsize + 4 * self._width
+        self._record_bytes = ENTRY.itemsize + 4 * self.dim
         if max_bytes < FEWEST_RECORDS * self._record_bytes:
             raise InvalidArgumentError(
                 f"the disk cache may have {max_bytes} bytes; accepted for vectors {dim} wide: "
@@ -176,6 +175,8 @@ class VectorLog:
                 rest, at = rest[here], at[here]
                 same = part.words[at] == wanted[rest, 0]
                 rest, at = rest[same], at[same]
+                if not rest.size:
+                    break
                 self._take(part.places[at], rest, wanted, target, out, found, written_at)
                 again = ~found[rest]
                 rest, at = rest[again], at[again] + 1
@@ -199,20 +200,25 @@ class VectorLog:
                 continue
             all_entries, all_rows = mapped
             mine = np.flatnonzero(numbers == number)
+            records = places[mine] & 0xFFFFFFFF
+            in_order = np.argsort(records)  # a cold disk is read forwards
+            mine, records = mine[in_order], records[in_order]
+            entries = all_entries[records]
+            is_key = (entries["key"] == wanted[rest[mine]]).all(axis=1)
+            if not is_key.all():
+                mine, records, entries = mine[is_key], records[is_key], entries[is_key]
             for start in range(0, len(mine), BLOCK):
-                block = mine[start : start + BLOCK]
-                keys, records = rest[block], places[block] & 0xFFFFFFFF
-                entries = all_entries[records]
-                is_key = (entries["key"] == wanted[keys]).all(axis=1)
-                vectors = all_rows[records]
-                is_whole = checksums(entries["key"], entries["written_at"], vectors) == entries["check"]
-                is_young = entries["written_at"] >= oldest
-                good = is_key & is_whole & is_young
-                self.damaged += int((is_key & ~is_whole).sum())
-                self.expired += int((is_key & is_whole & ~is_young).sum())
-                keys = keys[good]
-                out[target[keys]] = vectors[good, : self.dim]
-                written_at[keys] = entries["written_at"][good]
+                block = slice(start, start + BLOCK)
+                keys, part = rest[mine[block]], entries[block]
+                vectors = all_rows[records[block]]
+                is_whole = checksums(part["key"], part["written_at"], vectors) == part["check"]
+                good = is_whole & (part["written_at"] >= oldest)
+                if not good.all():
+                    self.damaged += int((~is_whole).sum())
+                    self.expired += int((is_whole & ~good).sum())
+                    keys, part, vectors = keys[good], part[good], vectors[good]
+                out[target[keys]] = vectors
+                written_at[keys] = part["written_at"]
                 found[keys] = True
 
     def _look(self) -> bool:
@@ -240,7 +246,7 @@ class VectorLog:
         return is_new
 
     def _know(self, name: str) -> None:
-        segment = Segment(self.folder, name, self._width)
+        segment = Segment(self.folder, name, self.dim)
         self._segments[name] = self._next_number, segment
         self._by_number[self._next_number] = segment
         self._next_number += 1
@@ -286,8 +292,6 @@ class VectorLog:
         entries["key"] = _words(keys)
         entries["written_at"] = self._clock() if written_at is None else written_at
         rows = np.ascontiguousarray(vectors, np.float32)
-        if self._width != self.dim:
-            rows = np.pad(rows, ((0, 0), (0, self._width - self.dim)))
         entries["check"] = checksums(entries["key"], entries["written_at"], rows)
         done = 0
         with self._lock:
@@ -337,11 +341,11 @@ class VectorLog:
         for name, (_, segment) in sorted(self._segments.items(), reverse=True):
             # those with little room are left alone, or they would be tried again and again
             if segment.count <= full_count * 3 // 4:
-                writer = SegmentWriter.adopt(self.folder, name, self._width)
+                writer = SegmentWriter.adopt(self.folder, name, self.dim)
                 if writer is not None:
                     self._look()  # what its last owner wrote since the look above
                     return writer
-        writer = SegmentWriter.create(self.folder, self._width)
+        writer = SegmentWriter.create(self.folder, self.dim)
         self._know(writer.name)
         return writer
 
