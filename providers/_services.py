@@ -25,6 +25,8 @@ __all__ = ["base_url_of", "key_of", "load_service"]
 
 ENGINES = ("http", "sdk")
 WIDEST = 65_536
+#: Texts of a request where the service takes more: requests then run side by side, and less is sent again.
+BATCH = 256
 
 
 def load_service(spec: Spec, service: Service, options: Mapping[str, str]) -> ApiEmbedder:
@@ -32,10 +34,10 @@ def load_service(spec: Spec, service: Service, options: Mapping[str, str]) -> Ap
 
     Options: ``base_url``; ``dimensions`` (ask for that width); ``dim`` (the width of a model that is not
     in the table; without it one request finds out); ``long`` (error, truncate); ``batch`` (texts a
-    request); ``concurrency``; ``max_tries``; ``max_wait_s``; ``timeout_s``; ``rpm`` and ``tpm`` (requests
-    and tokens a minute); ``engine`` (http, sdk) where there is an official client; ``query_template``,
-    ``document_template``, ``roles`` (none, input_type) and ``encoding`` (base64, float) where any server may
-    stand behind ``base_url``.
+    request, by default 256 or what the service takes); ``concurrency``; ``max_tries``; ``max_wait_s``;
+    ``timeout_s``; ``rpm`` and ``tpm`` (requests and tokens a minute); ``engine`` (http, sdk) where there
+    is an official client; ``query_template``, ``document_template``, ``roles`` (none, input_type) and
+    ``encoding`` (base64, float) where any server may stand behind ``base_url``.
 
     Raises:
         InvalidArgumentError: an unknown option, or a value outside what is accepted.
@@ -52,7 +54,7 @@ def load_service(spec: Spec, service: Service, options: Mapping[str, str]) -> Ap
     concurrency, max_tries = opts.whole("concurrency", 4, high=64), opts.whole("max_tries", 6, high=100)
     rpm, tpm = (opts.whole(name, 0, low=0, high=10**9) for name in ("rpm", "tpm"))
     limits = replace(
-        service.limits, texts=opts.whole("batch", service.limits.texts, high=service.limits.texts)
+        service.limits, texts=opts.whole("batch", min(BATCH, service.limits.texts), high=service.limits.texts)
     )
     if tpm:  # larger requests than these could not be spread over the minute
         limits = replace(limits, tokens=min(limits.tokens or tpm, max(1, int(tpm * BURST))))
