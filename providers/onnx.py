@@ -28,6 +28,7 @@ FILES = {
     "fp32": ("model.onnx", "model_fp32.onnx"),
     "fp16": ("model_fp16.onnx",),
     "int8": ("model_int8.onnx", "model_quantized.onnx", "model_uint8.onnx"),
+    "q8": ("model_q8.onnx",),
     "q4": ("model_q4.onnx", "model_bnb4.onnx"),
 }
 INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
@@ -55,7 +56,7 @@ def load(
     Args:
         spec: the table's line; a model named in the spec string is taken for ``path``.
         path: the folder, with ``tokenizer.json`` and ``model*.onnx`` (here or in ``onnx/``).
-        dtype: ``fp32``, ``fp16``, ``int8`` or ``q4``: chooses the file by its name; by default
+        dtype: ``fp32``, ``fp16``, ``int8``, ``q8`` or ``q4``: chooses the file by its name; by default
             ``model.onnx``, or the only file there is.
         pooling: ``mean``, ``cls`` or ``model`` (the graph pools itself); by default the graph's own, then
             what ``modules.json`` and the pooling module's ``config.json`` say.

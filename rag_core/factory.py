@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 from urllib.parse import parse_qsl, urlencode
 
+from rag_core.devices import is_apple_silicon
 from rag_core.errors import InvalidArgumentError, ProviderUnavailableError, SpecStringError
 from rag_core.protocols import EmbedProvider, Reranker
 from rag_core.registry import EMBEDDERS, RERANKERS, TARGETS, Registry, Spec, load_plugins
@@ -53,6 +54,8 @@ class SpecString:
             problem = "the model is empty"
         elif at and target not in TARGETS:
             problem = f"the target is {target!r} (accepted: {', '.join(TARGETS)})"
+            if "/" in target or os.sep in target:
+                problem += "; a path that holds '@' needs its target behind it, as in st:PATH@cpu"
         elif question and not query:  # parse_qsl takes it for no options on some Python versions
             problem = "there are no options after '?'"
         options: dict[str, str] = {}
@@ -77,11 +80,15 @@ class SpecString:
 def provider_order(env: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Targets in the order auto-detection tries them: ``RAG_PROVIDER_ORDER``, else api, mlx, nvidia, cpu.
 
+    Without Apple Silicon ``mlx`` is left out unless the variable names it: MLX runs elsewhere too, where it
+    serves to check its results (on a CPU a product of matrices takes about 17 times as long as numpy's).
+
     Raises:
         InvalidArgumentError: the variable names an unknown target.
     """
     value = (os.environ if env is None else env).get("RAG_PROVIDER_ORDER", "").strip()
-    order = tuple(part.strip() for part in value.split(",") if part.strip()) or TARGETS
+    named = tuple(part.strip() for part in value.split(",") if part.strip())
+    order = named or tuple(t for t in TARGETS if t != "mlx" or is_apple_silicon())
     unknown = [target for target in order if target not in TARGETS]
     if unknown:
         raise InvalidArgumentError(

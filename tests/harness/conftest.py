@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from harness.config import DEFAULT_METRICS, RunSpec
+from harness.economics import METRICS
 from harness.results import CellKey, CellResult, MetricResult, ResultDocument, StageTimes
 from harness.significance import bootstrap_interval
+from harness.sweep_result import Depth, Point, PoolResult, SweepDocument, VariantResult
 from harness.timing import summary_s
 
 QUERIES = 40
@@ -191,11 +194,193 @@ def make_document(queries: int = QUERIES) -> ResultDocument:
     )
 
 
+def add_reranked(
+    document: ResultDocument,
+    shift: float,
+    reranker: str = "fine",
+    provider: str = "e5-small",
+    mix: str = "scores",
+) -> CellResult:
+    """Put a reranked cell into ``document``: the values of ``provider``'s hybrid moved by about ``shift``."""
+    pipeline = "hybrid+rerank" + ("+rrf" if mix == "ranks" else "")
+    wanted = (provider, "hybrid", "ok")
+    (plain,) = (c for c in document.cells if (c.key.provider, c.key.pipeline, c.status) == wanted)
+    key = replace(plain.key, pipeline=pipeline, reranker=reranker)
+    metrics = {}
+    for name, found in plain.metrics.items():
+        noise = np.random.default_rng(7).normal(0, 0.05, len(found.per_query))
+        noise -= noise.mean()
+        values = np.clip(np.array(found.per_query, float) + shift + (noise if shift else 0), 0, 1)
+        low, high = bootstrap_interval(values, resamples=200)
+        metrics[name] = MetricResult(float(values.mean()), low, high, values.tolist())
+    source = dict(zip(METRICS, ("precision@5", "recall@10", "ndcg@10", "mrr@10")))
+    before = {name: plain.metrics[mine].per_query for name, mine in source.items()}
+    after = {name: metrics[mine].per_query for name, mine in source.items()}
+    main = after["ndcg@10"]
+    rerank: dict[str, Any] = {
+        "mix": mix,
+        "pool_file": "x.pool.json",
+        "top": 10,
+        "before": before,
+        "after": after,
+        "ceiling": dict.fromkeys(METRICS, 0.97),
+        "fates": {
+            "relevant": 160,
+            "not_in_pool": 11,
+            "below_top": 22,
+            "in_top": 127,
+            "pushed_out": 13,
+            "lifted_in": 14,
+        },
+        "depths": [
+            {
+                "depth": depth,
+                "means": {name: float(np.mean(values)) for name, values in after.items()},
+                "per_query": main,
+                "median_s": depth * 0.002,
+                "n_timed": 20,
+            }
+            for depth in (10, 20, 50)
+        ],
+        "added_s": 0.1,
+        "share_of_p95": 0.65,
+        "points_per_ms": shift,
+    }
+    stages = {**plain.stages, "rerank": StageTimes([0.1] * len(plain.total_s), [])}
+    total = [s + 0.1 for s in plain.total_s]
+    speed = {**plain.speed, **summary_s(total)}
+    cell = replace(plain, key=key, metrics=metrics, stages=stages, total_s=total, speed=speed, rerank=rerank)
+    document.cells.append(cell)
+    return cell
+
+
+@pytest.fixture(scope="session")
+def reranked() -> Callable[..., CellResult]:
+    """:func:`add_reranked`."""
+    return add_reranked
+
+
 @pytest.fixture
 def document() -> ResultDocument:
     return make_document()
 
 
+@pytest.fixture
+def marked() -> ResultDocument:
+    """e5-small differs from the fp32 reference minilm stands in for; minilm itself is that reference."""
+    made = make_document()
+    minilm, e5 = (
+        {"kind": "embedder", "provider": provider, "target": "cpu", "dtype": dtype, "model": "m"}
+        for provider, dtype in (("minilm", "int8"), ("e5-small", "q4"))
+    )
+    reference = {"provider": "minilm", "target": "cpu", "dtype": "int8"}
+    made.parity = [
+        {**minilm, "reference": None, "fp32_reference": False, "verdict": "reference", "reason": ""},
+        {
+            **e5,
+            "reference": reference,
+            "fp32_reference": False,
+            "min_cosine": 0.41288,
+            "p1_cosine": 0.5,
+            "overlap_at_10": 0.31,
+            "difference": {"mean": -0.1, "low": -0.2, "high": 0.01},
+            "n_texts": 163,
+            "n_queries": 43,
+            "verdict": "differs",
+            "reason": "top-10 overlap 0.31 (at least 0.8 expected)",
+        },
+    ]
+    return made
+
+
 @pytest.fixture(scope="session")
 def factory() -> Callable[..., ResultDocument]:
     return make_document
+
+
+@pytest.fixture(scope="session")
+def make_sweep() -> Callable[..., SweepDocument]:
+    """A sweep's document from ``{label: {batch size: passages/s}}``; every round within 5 % of the median.
+
+    ``differs`` holds the (label, batch size) pairs that fail the check, ``pools`` a reranker's
+    ``{label: {depth: (nDCG@10 after, (mean, low, high) of the difference)}}``.
+    """
+
+    def make(
+        speeds: dict[str, dict[int, float]],
+        differs: set[tuple[str, int]] = frozenset(),  # type: ignore[assignment]
+        pools: dict[str, dict[int, tuple[float, tuple[float, float, float]]]] | None = None,
+    ) -> SweepDocument:
+        variants = [_swept(label, points, differs, speeds) for label, points in speeds.items()]
+        return SweepDocument(
+            name="civic",
+            status="complete",
+            created="2025-01-01T00:00:00Z",
+            spec={"rounds": 3, "texts": 128, "seed": 0},
+            spec_digest="0" * 16,
+            dataset={"n_documents": 396, "n_queries": 204, "hash": {"corpus": "c" * 64}},
+            environment={"cpu_model": "Test CPU", "cpus_usable": 2, "threads": {"OMP_NUM_THREADS": "2"}},
+            variants=variants,
+            pool={"provider": "fake", "lexical": "bm25", "depth": 20, "n_queries": 180} if pools else None,
+            rerankers=[_pooled(label, depths) for label, depths in (pools or {}).items()],
+        )
+
+    return make
+
+
+def _swept(
+    label: str, points: dict[int, float], differs: set[tuple[str, int]], speeds: dict[str, dict[int, float]]
+) -> VariantResult:
+    head, _, dtype = label.partition("?dtype=")
+    group, _, target = head.partition("@")
+    reference = next((name for name in speeds if name.endswith("=fp32")), label)
+    made = VariantResult(
+        label, group, target, dtype or "fp32", "ok", speed={"query_p50_s": 0.0105, "load_s": 1.0}
+    )
+    for size, speed in points.items():
+        wrong = (label, size) in differs
+        made.put(
+            Point(
+                size,
+                calls_s=[[128 / speed]] * 3,
+                n_texts=128,
+                n_tokens=12800,
+                passages_per_s=float(speed),
+                passages_per_s_low=0.95 * speed,
+                passages_per_s_high=1.05 * speed,
+                tokens_per_s=100.0 * speed,
+                p50_s=size / speed,
+                peak_rss_bytes=500_000_000,
+                agreement={
+                    "reference": reference,
+                    "itself": reference == label,
+                    "min_cosine": 0.71 if wrong else 1.0 if dtype in ("", "fp32") else 0.9995,
+                    "p1_cosine": 0.8 if wrong else 1.0,
+                    "overlap_at_10": 0.5 if wrong else 1.0,
+                    "difference": {"mean": -0.2 if wrong else 0.0, "low": -0.3, "high": 0.0},
+                    "verdict": "differs" if wrong else "same",
+                    "reason": "cosine 0.7100 to the reference" if wrong else "",
+                },
+            )
+        )
+    return made
+
+
+def _pooled(label: str, depths: dict[int, tuple[float, tuple[float, float, float]]]) -> PoolResult:
+    names = ("precision@5", "recall@5", "ndcg@10", "mrr@10")
+    made = PoolResult(label, "ok", target="cpu")
+    for depth, (after, (mean, low, high)) in depths.items():
+        change: dict[str, float | None] = {"mean": mean, "low": low, "high": high, "p_value": 0.01}
+        made.put(
+            Depth(
+                depth,
+                dict.fromkeys(names, 0.7),
+                dict.fromkeys(names, after),
+                dict.fromkeys(names, 0.9),
+                change,
+                [0.001 * depth] * 20,
+                0.001 * depth,
+                100 * mean / depth,
+            )
+        )
+    return made
