@@ -38,6 +38,15 @@ def _fake(sibling: str, dim: int) -> Spec:
     return Spec(name, name, "cpu", dim, _FAKE, auto=False, note=_FAKE_NOTE.format(sibling))
 
 
+def _service(
+    name: str, model: str, dim: int, key: str, note: str, missing: str = "", load: str = "load"
+) -> Spec:
+    """A service over HTTP."""
+    env = (key,) if key else ()
+    load = f"providers.{name}:{load}"
+    return Spec(name, model, "api", dim, load, ("httpx",), env, "api", (), note, missing=missing)
+
+
 def _mlx(
     name: str,
     model: str,
@@ -78,15 +87,6 @@ _E5_LARGE = ("intfloat/multilingual-e5-large", 1024, 2_240_000_000, "multilingua
 def _st(target: Target) -> Spec:
     note = "any sentence-transformers model: st:OWNER/NAME, st:/FOLDER or st?path=FOLDER"
     return _torch("st", target, "any", 0, 0, note, auto=False)
-
-
-def _service(
-    name: str, model: str, dim: int, key: str, note: str, missing: str = "", load: str = "load"
-) -> Spec:
-    """A service over HTTP."""
-    env = (key,) if key else ()
-    load = f"providers.{name}:{load}"
-    return Spec(name, model, "api", dim, load, ("httpx",), env, "api", (), note, missing=missing)
 
 
 #: Sorted by name, then target. Among the targets of equal rank auto-detection takes the first available.

@@ -291,7 +291,8 @@ def load_reranker(spec: Spec, service: RerankService, options: Mapping[str, str]
         MissingExtraError: httpx, or the official client asked for, is not installed.
     """
     opts = Options(spec.name, options)
-    wiring = Wiring.read(spec, opts, service.url, service.key, service.limits, service.sdk)
+    limits = service.limits
+    wiring = Wiring.read(spec, opts, service.url, service.key, limits, service.sdk, limits.texts)
     long = opts.choose("long", LONG) if service.long else LONG[0]
     opts.refuse_the_rest()
     model = service.names.get(spec.model, spec.model)

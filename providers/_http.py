@@ -153,7 +153,7 @@ class Transport:
             text = f"{self.owner}: {self._where(path)} {said}"
             if status >= 300 and (error := self._lasting(status, said, text)):
                 raise error
-            asked = retry_after_s(headers, self.timers.now()) if status in (429, 503) else None
+            asked = retry_after_s(headers, self.timers.now())
             if asked is not None and asked > self.max_wait_s:
                 raise TransientError(
                     f"{text}; it asks to wait {asked:g} s, more than the {self.max_wait_s:g} s that are "

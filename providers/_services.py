@@ -18,6 +18,8 @@ from rag_core.registry import Spec
 __all__ = ["base_url_of", "key_of", "load_service"]
 
 WIDEST = 65_536
+#: Texts of a request where the service takes more: requests then run side by side, and less is sent again.
+BATCH = 256
 
 
 def load_service(spec: Spec, service: Service, options: Mapping[str, str]) -> ApiEmbedder:
@@ -25,10 +27,10 @@ def load_service(spec: Spec, service: Service, options: Mapping[str, str]) -> Ap
 
     Options: ``base_url``; ``dimensions`` (ask for that width); ``dim`` (the width of a model that is not
     in the table; without it one request finds out); ``long`` (error, truncate); ``batch`` (texts a
-    request); ``concurrency``; ``max_tries``; ``max_wait_s``; ``timeout_s``; ``rpm`` and ``tpm`` (requests
-    and tokens a minute); ``engine`` (http, sdk) where there is an official client; ``query_template``,
-    ``document_template``, ``roles`` (none, input_type) and ``encoding`` (base64, float) where any server may
-    stand behind ``base_url``.
+    request, by default 256 or what the service takes); ``concurrency``; ``max_tries``; ``max_wait_s``;
+    ``timeout_s``; ``rpm`` and ``tpm`` (requests and tokens a minute); ``engine`` (http, sdk) where there
+    is an official client; ``query_template``, ``document_template``, ``roles`` (none, input_type) and
+    ``encoding`` (base64, float) where any server may stand behind ``base_url``.
 
     Raises:
         InvalidArgumentError: an unknown option, or a value outside what is accepted.
@@ -37,7 +39,8 @@ def load_service(spec: Spec, service: Service, options: Mapping[str, str]) -> Ap
         TransientError, PermanentError: the width had to be asked for, and was not to be had.
     """
     opts = Options(spec.name, options)
-    wiring = Wiring.read(spec, opts, service.url, service.key, service.limits, service.sdk)
+    batch = min(BATCH, service.limits.texts)
+    wiring = Wiring.read(spec, opts, service.url, service.key, service.limits, service.sdk, batch)
     long = opts.choose("long", LONG)
     model = _model(spec.model, service)
     asked_width, dim = (opts.whole(name, 0, low=0, high=WIDEST) for name in ("dimensions", "dim"))

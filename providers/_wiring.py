@@ -88,9 +88,10 @@ class Wiring:
         key_name: str,
         limits: Limits,
         sdk: tuple[str, Callable[[Any, str, str, float], Send]] | None,
+        batch: int,
     ) -> Wiring:
         """Take the options ``base_url``, ``engine``, ``timeout_s``, ``max_wait_s``, ``concurrency``,
-        ``max_tries``, ``rpm``, ``tpm`` and ``batch``.
+        ``max_tries``, ``rpm``, ``tpm`` and ``batch``, whose default is given.
 
         Raises:
             InvalidArgumentError: a value outside what is accepted.
@@ -102,7 +103,7 @@ class Wiring:
         timeout_s, max_wait_s = opts.seconds("timeout_s", 60), opts.seconds("max_wait_s", 60)
         concurrency, max_tries = opts.whole("concurrency", 4, high=64), opts.whole("max_tries", 6, high=100)
         rpm, tpm = (opts.whole(name, 0, low=0, high=10**9) for name in ("rpm", "tpm"))
-        limits = replace(limits, texts=opts.whole("batch", limits.texts, high=limits.texts))
+        limits = replace(limits, texts=opts.whole("batch", batch, high=limits.texts))
         if tpm:  # larger requests than these could not be spread over the minute
             limits = replace(limits, tokens=min(limits.tokens or tpm, max(1, int(tpm * BURST))))
         revision = "service" if base_url == url else base_url
