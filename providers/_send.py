@@ -11,14 +11,12 @@ from urllib.parse import urlsplit
 
 from providers._common import require
 from rag_core.registry import Spec
-from rag_core.secrets import mask, redact
+from rag_core.secrets import hide_pieces, mask, redact
 from rag_core.wire import Reply, WireError
 
 __all__ = ["HttpSend", "http_send", "is_loopback", "scrubber"]
 
 CONNECT_S = 5.0
-#: A piece of a key as long as this is masked wherever a service's message repeats it.
-SHORTEST_PIECE = 6
 
 
 class HttpSend:
@@ -77,17 +75,4 @@ def is_loopback(url: str) -> bool:
 
 def scrubber(owner: str, key: str) -> Callable[[str], str]:
     """A function that masks ``key``, and every piece of 6 or more of its characters, in a text."""
-    pieces = {key[i : i + SHORTEST_PIECE] for i in range(len(key) - SHORTEST_PIECE + 1)}
-
-    def scrub(text: str) -> str:
-        hidden = [False] * len(text)
-        for i in range(len(text) - SHORTEST_PIECE + 1):
-            if text[i : i + SHORTEST_PIECE] in pieces:
-                hidden[i : i + SHORTEST_PIECE] = [True] * SHORTEST_PIECE
-        shown = [
-            char if not hid else ("" if i and hidden[i - 1] else mask(owner))
-            for i, (char, hid) in enumerate(zip(text, hidden))
-        ]
-        return redact("".join(shown))
-
-    return scrub
+    return lambda text: redact(hide_pieces(text, key, mask(owner)))

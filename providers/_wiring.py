@@ -15,6 +15,7 @@ from providers._many import Limits
 from providers._pacing import BURST
 from providers._send import http_send, is_loopback, scrubber
 from rag_core.errors import InvalidArgumentError, ProviderUnavailableError
+from rag_core.recording import Recorder, Replayer, record_to, replay_from
 from rag_core.registry import Spec
 from rag_core.wire import Send
 
@@ -114,20 +115,16 @@ class Wiring:
         )  # fmt: skip
 
     def open(self) -> tuple[Transport, dict[str, Any]]:
-        """The transport, and what a result says of it.
+        """The transport, and what a result says of it; see :mod:`rag_core.recording` for what it may do.
 
         Raises:
             MissingExtraError: httpx, or the official client asked for, is not installed.
         """
-        library, send = "httpx", None
-        if self.sdk:
-            library, make = self.sdk
-            official = require(replace(self.spec, extra=self.spec.name), library)
-            send = make(official, self.base_url, self.key, self.timeout_s)
+        send, library = self._sender()
         transport = Transport(
             self.spec.name,
             self.base_url,
-            send or http_send(self.spec, self.base_url, self.key, self.timeout_s, self.concurrency),
+            send,
             concurrency=self.concurrency,
             max_tries=self.max_tries,
             max_wait_s=self.max_wait_s,
@@ -137,12 +134,27 @@ class Wiring:
             key_name=self.key_name,
         )
         return transport, {
-            "library": library,
-            "version": version(library),
+            "library": library or "recordings",
+            "version": version(library) if library else "",
             "url": self.base_url,
             "concurrency": self.concurrency,
             "execution_provider": "service",
         }
+
+    def _sender(self) -> tuple[Send, str]:
+        """What sends, and the distribution it comes from; none where answers come from recordings."""
+        folder = replay_from()
+        if folder:
+            return Replayer(folder), ""
+        if self.sdk:
+            library, make = self.sdk
+            official = require(replace(self.spec, extra=self.spec.name), library)
+            send = make(official, self.base_url, self.key, self.timeout_s)
+        else:
+            library = "httpx"
+            send = http_send(self.spec, self.base_url, self.key, self.timeout_s, self.concurrency)
+        folder = record_to()
+        return (Recorder(send, folder) if folder else send), library
 
 
 def base_url_of(owner: str, text: str) -> str:
@@ -171,14 +183,14 @@ def base_url_of(owner: str, text: str) -> str:
 
 
 def key_of(owner: str, variable: str, base_url: str) -> str:
-    """The key in ``variable``; empty for a service without one, or on this machine.
+    """The key in ``variable``; empty for a service without one, on this machine, and where recordings answer.
 
     Raises:
         ProviderUnavailableError: it is not set.
         InvalidArgumentError: it holds a character that no HTTP header can carry.
     """
-    key = os.environ.get(variable, "").strip() if variable else ""
-    if variable and not key and not is_loopback(base_url):
+    key = "" if replay_from() else os.environ.get(variable, "").strip() if variable else ""
+    if variable and not key and not is_loopback(base_url) and not replay_from():
         raise ProviderUnavailableError(owner, f"{variable} is not set", f"export {variable}=…")
     strange = next((i for i, char in enumerate(key) if not 32 < ord(char) < 127), None)
     if strange is not None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["is_secret_name", "mask", "redact", "safe_repr"]
+__all__ = ["hide_pieces", "is_secret_name", "mask", "redact", "safe_repr"]
 
 _SECRET_NAME = re.compile(r"(key|token|secret|password|passwd|authorization|credential)s?$", re.IGNORECASE)
 _SHORTEST_SECRET = 6
@@ -39,3 +39,17 @@ def redact(text: str, env: Mapping[str, str] | None = None) -> str:
         if is_secret_name(variable) and len(value) >= _SHORTEST_SECRET and value in text:
             text = text.replace(value, mask(variable.lower().removesuffix("_api_key")))
     return text
+
+
+def hide_pieces(text: str, secret: str, shown: str = "***") -> str:
+    """``text`` with ``shown`` in place of every piece of ``secret`` of 6 or more characters."""
+    size = _SHORTEST_SECRET
+    pieces = {secret[i : i + size] for i in range(len(secret) - size + 1)}
+    hidden = [False] * len(text)
+    for i in range(len(text) - size + 1):
+        if text[i : i + size] in pieces:
+            hidden[i : i + size] = [True] * size
+    return "".join(
+        char if not hid else ("" if i and hidden[i - 1] else shown)
+        for i, (char, hid) in enumerate(zip(text, hidden))
+    )

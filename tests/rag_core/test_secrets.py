@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rag_core.secrets import mask, redact, safe_repr
+from rag_core.secrets import hide_pieces, mask, redact, safe_repr
 
 
 class Client:
@@ -50,3 +50,10 @@ def test_values_of_secret_variables_are_taken_out_of_any_text() -> None:
 def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VOYAGE_API_KEY", "pa-very-secret")
     assert redact("key pa-very-secret") == "key voyage-***"
+
+
+def test_pieces_of_a_key_are_hidden() -> None:
+    assert hide_pieces("key abcdefghij, or abcdef…, not abcde", "abcdefghij") == "key ***, or ***…, not abcde"
+    assert hide_pieces("xabcdefabcdefx", "abcdef", "k-***") == "xk-***x"
+    assert hide_pieces("abc", "abcdef") == "abc"
+    assert hide_pieces("abcde", "abcde") == "abcde", "shorter secrets would hide ordinary words"
