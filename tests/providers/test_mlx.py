@@ -19,7 +19,7 @@ from rag_core.errors import InvalidArgumentError, MissingExtraError, ProviderUna
 from rag_core.registry import Registry, Spec
 from rag_core.testing import EmbedProviderConformance
 
-SPECS = {spec.name: spec for spec in EMBEDDERS if spec.target == "mlx"}
+SPECS = {spec.name: spec for spec in EMBEDDERS if spec.load == "providers.mlx:load"}
 local = pytest.mark.embeddings_local
 #: Least cosine to sentence-transformers on TEXTS.
 LEAST = {"fp32": 0.99999, "fp16": 0.9999, "bf16": 0.9995, "q8": 0.999, "q4": 0.93}
