@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import statistics
 import subprocess
 import sys
@@ -23,21 +22,16 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from passages import questions, texts
+
 from providers import EMBEDDERS
-from providers.minilm import VOCABULARY, bert_tokenizer
+from providers.minilm import bert_tokenizer
 from rag_core.registry import load_attribute
 
 BATCH = 32
 QUERIES = 40
 Embed = Callable[[list[str]], Any]
 SPECS = {spec.name: spec for spec in EMBEDDERS}
-
-
-def texts(n: int) -> list[str]:
-    """Passages of 1 to 200 words, most of them short, as in a mixed corpus."""
-    choose = random.Random(1)
-    words = [w for w in VOCABULARY.read_text(encoding="utf-8").split() if w.isalpha() and len(w) > 3]
-    return [" ".join(choose.choices(words, k=int(200 * choose.random() ** 2) + 1)) for _ in range(n)]
 
 
 def ours(name: str, **settings: str) -> tuple[Embed, Embed]:
@@ -84,7 +78,7 @@ CONTENDERS: dict[str, Callable[[], tuple[Embed, Embed]]] = {
 def measure(contender: str, n: int) -> dict[str, Any]:
     embed, embed_query = CONTENDERS[contender]()
     passages = texts(n)
-    queries = [" ".join(text.split()[:8]) for text in passages if len(text.split()) >= 8][:QUERIES]
+    queries = questions(passages, QUERIES)
     embed(passages[:2])
     embed_query(queries[:1])
     started = perf_counter()
