@@ -71,6 +71,16 @@ def run(
     repeats: Annotated[int, typer.Option(help="Times each query is timed.")] = 1,
     threads: Annotated[int, typer.Option(help="CPU threads; 0 for the CPUs really available.")] = 0,
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
+    record: Annotated[
+        str, typer.Option(help="Folder to keep the answers of services in, without keys.")
+    ] = "",
+    replay: Annotated[
+        str, typer.Option(help="Folder that answers for services; needs no network and no key.")
+    ] = "",
+    max_usd: Annotated[float | None, typer.Option(help="Stop before services may have cost more.")] = None,
+    usd_per_hour: Annotated[
+        float | None, typer.Option(help="Price of this machine, to compare costs.")
+    ] = None,
 ) -> None:
     """Measure providers on a data set. With no options: every local provider on the golden set."""
     from harness.command import RunOptions, run_command
@@ -84,6 +94,7 @@ def run(
         pipelines=tuple(pipeline or ()), metrics=tuple(metric or ()), data=data, out=out, fresh=fresh,
         baseline=baseline, lexical=lexical, analyser=analyser, k=k, pool=pool, rrf_k=rrf_k,
         weights=weights, scope=scope, warmup=warmup, repeats=repeats, threads=threads, seed=seed,
+        record=record, replay=replay, max_usd=max_usd, usd_per_hour=usd_per_hour,
     )  # fmt: skip
     raise typer.Exit(run_command(options, print))
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.config import DEFAULT_METRICS, PIPELINES, RunSpec
 from harness.datasets import list_datasets, load_dataset, table_paths
 from harness.progress import reporter, terminal_width, wrapped
+from harness.replaying import recorded_settings
 from harness.results import ResultDocument, load_result
 from harness.runner import run as run_spec
 from rag_core.errors import InvalidArgumentError
@@ -55,10 +56,20 @@ class RunOptions:
     repeats: int
     threads: int
     seed: int
+    record: str = ""
+    replay: str = ""
+    max_usd: float | None = None
+    usd_per_hour: float | None = None
 
     def spec(self) -> RunSpec:
-        """The settings of the run, defaults filled in."""
+        """The settings of the run, defaults filled in: of a replay, what was recorded.
+
+        Raises:
+            InvalidArgumentError: a setting that is not accepted.
+        """
         load_plugins()
+        if self.replay and not self.providers:
+            return self._recorded()
         chosen = self.providers or tuple(local_providers())
         with_baseline = ("fake", *chosen) if self.baseline and "fake" not in chosen else chosen
         pipelines = self.pipelines or (PIPELINES if self.rerankers else PIPELINES[:3])
@@ -81,7 +92,23 @@ class RunOptions:
             repeats=self.repeats,
             threads=self.threads,
             seed=self.seed,
+            record=self.record,
+            replay=self.replay,
+            max_usd=self.max_usd,
+            usd_per_hour=self.usd_per_hour,
         )
+
+    def _recorded(self) -> RunSpec:
+        """What was recorded, with the options that were given in its place."""
+        found = recorded_settings(self.replay)
+        named = replace(
+            self,
+            providers=found["providers"],
+            rerankers=self.rerankers or found["rerankers"],
+            pipelines=self.pipelines or found["pipelines"],
+            data=self.data or found["data"],
+        )
+        return replace(named.spec(), baseline_only=found["baseline_only"])
 
 
 def _weights(text: str) -> tuple[float, float] | None:

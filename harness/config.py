@@ -20,7 +20,18 @@ OFFERED_PIPELINES = (*PIPELINES, "hybrid+rerank+rrf")
 #: The baseline of every comparison: a vector leg that knows nothing, fused with BM25.
 BASELINE = ("fake", "hybrid")
 #: Settings that say which cells take part and change the figures of none.
-FREE_SETTINGS = ("data", "providers", "rerankers", "stores", "pipelines", "baseline_only")
+FREE_SETTINGS = (
+    "data",
+    "providers",
+    "rerankers",
+    "stores",
+    "pipelines",
+    "baseline_only",
+    "record",
+    "replay",
+    "max_usd",
+    "usd_per_hour",
+)
 DEFAULT_METRICS = ("ndcg@10", "precision@5", "recall@10", "mrr@10", "map@100", "success@5")
 
 
@@ -49,6 +60,10 @@ class RunSpec:
         min_samples: timed calls per stage at least, whatever the number of queries.
         threads: CPU threads of a provider; 0 for the CPUs really available.
         seed: of the bootstrap.
+        record: folder in which the answers of services are kept; empty for none.
+        replay: folder from which services are answered, without network and keys; empty for none.
+        max_usd: the run stops before it may have spent more on services; None for no limit.
+        usd_per_hour: price of this machine, for the comparison of costs; None where it is not given.
     """
 
     data: str
@@ -72,6 +87,10 @@ class RunSpec:
     min_samples: int = 20
     threads: int = 0
     seed: int = 0
+    record: str = ""
+    replay: str = ""
+    max_usd: float | None = None
+    usd_per_hour: float | None = None
 
     def __post_init__(self) -> None:
         unknown = [p for p in self.pipelines if p not in OFFERED_PIPELINES]
@@ -84,6 +103,15 @@ class RunSpec:
         for name, least in (("k", 1), ("candidate_pool", 1), ("repeats", 1), ("warmup", 0), ("threads", 0)):
             if getattr(self, name) < least:
                 raise InvalidArgumentError(f"{name} is {getattr(self, name)}; accepted: {least} or more")
+        for name in ("max_usd", "usd_per_hour"):
+            usd = getattr(self, name)
+            if usd is not None and not 0 <= usd < math.inf:
+                raise InvalidArgumentError(f"{name} is {usd}; accepted: a finite number from 0")
+        if self.record and self.replay:
+            raise InvalidArgumentError(
+                "record and replay exclude each other; accepted: one folder to keep answers in, or one to "
+                "answer from"
+            )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON values."""

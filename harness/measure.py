@@ -13,13 +13,16 @@ import numpy as np
 
 from harness.datasets import Dataset
 from harness.parity import RULES, cosines
+from harness.paying import announce_corpus, rerank_within
+from harness.replaying import unclocked
 from harness.reranking import Reranked, load_reranker
 from harness.results import CellKey, CellResult, file_name, write_atomic
+from harness.spending import Meter, Spending, is_replayed
 from harness.stages import Job, Timed, language_warning, stat
 from harness.timing import timed
 from harness.variants import SELF_CHECK, save_vectors
 from rag_core.analysis import Analyser
-from rag_core.errors import RagCoreError
+from rag_core.errors import BudgetExceededError, InvalidArgumentError, RagCoreError
 from rag_core.factory import resolve
 from rag_core.fusion import rrf
 from rag_core.lexical import get_lexical
@@ -83,11 +86,16 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
     spec, parsed = resolve(EMBEDDERS, job["provider"])
     _, import_s = timed(lambda: _import(spec))
     embedder, load_s = timed(lambda: EMBEDDERS.create(spec, **parsed.options))
+    documents = [document for document in this.dataset.documents if not document.is_empty]
+    spending = Spending(this.spec.max_usd, job.get("spent_usd", 0.0), lambda usd: emit("spent", usd=usd))
+    meter, embedder = spending.watch(embedder, "embed")
+    announce_corpus(this, documents, spending, meter, emit)
     first = next((query.text for query in this.queries if query.text.strip()), "first call")
     _, first_call_s = timed(lambda: embedder.embed([first], role="query"))
-    documents = [document for document in this.dataset.documents if not document.is_empty]
-    tokens_before = stat(embedder, "tokens")
+    tokens_before, before = stat(embedder, "tokens"), meter.now()
     vectors, embed_s = _embed_corpus(embedder, documents, emit)
+    meter.documents, meter.document_units = len(documents), meter.now().units - before.units
+    meter.document_s = embed_s
     truncated, tokens = stat(embedder, "truncated"), stat(embedder, "tokens") - tokens_before
     warnings = language_warning(spec.name, spec.languages, this.dataset.languages)
     fingerprint = embedder.fingerprint
@@ -115,12 +123,21 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
     )
     query_vectors: dict[str, Vectors] = {}
 
+    def give(cell: CellResult, used: Meter | None = None) -> None:
+        cost = {"embed": meter.usage()} | ({"rerank": used.usage()} if used else {})
+        is_replay = (is_replayed(embedder), used is not None and is_replayed(used.provider))
+        emit(
+            "cell", cell=_plain(replace(unclocked(cell, embed=is_replay[0], rerank=is_replay[1]), cost=cost))
+        )
+
     def embed_query(query: Query) -> Ranking:
         query_vectors[query.query_id] = embedder.embed([query.text], role="query")[0]
         return EMPTY_RANKING
 
     emit("progress", stage="queries", done=0, total=len(this.queries))
+    before = meter.now()
     embedded = this.time_queries(embed_query)
+    meter.note_queries(this, embedded, before)
     base.counts["n_truncated_queries"] = stat(embedder, "truncated") - truncated
     asked = np.zeros((len(this.queries), embedder.dim), np.float32)  # a failed query stays a row of zeros
     for row, query in enumerate(this.queries):
@@ -141,31 +158,37 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
         searched = this.time_queries(search)
         stages = {"embed": embedded, "vector": searched}
         fused: Timed | None = None
-        reordered: dict[str, Reranked] = {}
+        reordered: dict[str, tuple[Reranked, Meter]] = {}
         for key in (k for k in this.wanted if k.store == store_name):
             key = replace(key, dtype=fingerprint.dtype)
             if key.pipeline == "vector":
-                emit("cell", cell=_plain(this.cell(key, searched.rankings, searched.failed, stages, base)))
+                give(this.cell(key, searched.rankings, searched.failed, stages, base))
                 continue
             assert lexical is not None  # the runner asks for the lists whenever a hybrid cell is wanted
             if fused is None:
                 fused = _fuse(this, searched, lexical[0])
             hybrid = {**stages, "bm25": lexical[0], "fusion": fused}
             if key.pipeline == "hybrid":
-                emit("cell", cell=_plain(this.cell(key, fused.rankings, fused.failed, hybrid, base)))
+                give(this.cell(key, fused.rankings, fused.failed, hybrid, base))
                 continue
             if key.reranker not in rerankers:
                 rerankers[key.reranker] = load_reranker(key.reranker, this.dataset.languages)
             loaded = rerankers[key.reranker]
             if isinstance(loaded, str):
-                emit("cell", cell=_plain(replace(base, key=key, status="failed", reason=loaded)))
+                give(replace(base, key=key, status="failed", reason=loaded))
                 continue
             reranker, notes = loaded
             if key.reranker not in reordered:  # once a store: every pipeline reads the same scores
                 emit("progress", stage=f"rerank {key.reranker}", done=0, total=len(this.queries))
-                reordered[key.reranker] = Reranked(this, reranker, fused)
+                try:
+                    reordered[key.reranker] = rerank_within(this, reranker, fused, spending, emit)
+                except (BudgetExceededError, InvalidArgumentError) as error:
+                    rerankers[key.reranker] = reason = f"{type(error).__name__}: {error}"
+                    give(replace(base, key=key, status="failed", reason=reason))
+                    continue
             own = replace(base, warnings=[*base.warnings, *notes])
-            emit("cell", cell=_plain(reordered[key.reranker].cell(key, hybrid, own)))
+            found, used = reordered[key.reranker]
+            give(found.cell(key, hybrid, own), used)
         store.close()
 
 

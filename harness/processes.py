@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from harness.environment import worker_environment
@@ -16,9 +16,14 @@ __all__ = ["death_reason", "measuring_process"]
 
 
 @contextlib.contextmanager
-def measuring_process(job: Path, log: Path, threads: int) -> Iterator[subprocess.Popen[str]]:
-    """The measuring process, in a session of its own so that Ctrl-C reaches the parent alone."""
-    variables = worker_environment(threads)
+def measuring_process(
+    job: Path, log: Path, threads: int, more: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """The measuring process, in a session of its own so that Ctrl-C reaches the parent alone.
+
+    ``more``: environment variables of it alone.
+    """
+    variables = {**worker_environment(threads), **(more or {})}
     if threads:
         variables["RAG_THREADS"] = str(threads)
     with log.open("w", encoding="utf-8") as stderr:

@@ -55,7 +55,9 @@ def cell_line(cell: CellResult) -> str:
 
 
 def event_line(event: Event) -> str:
-    """The line of a cell that the event finished; empty for other events."""
+    """The line of a cell that the event finished, or of a note; empty for other events."""
+    if event.kind == "note":
+        return event.stage
     return cell_line(event.cell) if event.cell is not None else ""
 
 

@@ -95,7 +95,8 @@ class CellResult:
     memory is the machine's, or is not counted), ``p50_s``, ``p95_s`` and ``p99_s`` (null below
     20 and 100 samples); ``stages`` the raw samples that the percentiles are made from, whose sum per
     query stands in ``total_s``. ``rerank`` is what :func:`harness.economics.economics` found, of a
-    reranked cell.
+    reranked cell. ``cost`` holds the values of :class:`harness.cost.Usage` under ``embed`` and, of a
+    reranked cell, ``rerank``.
     """
 
     key: CellKey
@@ -114,6 +115,7 @@ class CellResult:
     resumed: bool = False
     wall_s: float | None = None
     rerank: dict[str, Any] | None = None
+    cost: dict[str, Any] | None = None
 
     def mean(self, metric: str) -> float | None:
         """The mean of ``metric``; None where it was not measured."""

@@ -17,6 +17,8 @@ from harness.datasets import Dataset, load_dataset
 from harness.environment import environment
 from harness.metrics import Metric, evaluated_queries
 from harness.processes import death_reason, measuring_process
+from harness.replaying import REPLAYED, wire_environment
+from harness.replaying import begin as begin_wire
 from harness.rerank_variants import compare_rerankers
 from harness.results import CellKey, CellResult, ResultDocument, file_name, load_result
 from harness.variants import VECTORS, compare_variants, drop_large, vector_file
@@ -48,7 +50,10 @@ class ResultConflictError(RagCoreError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What happens during a run: ``kind`` is ``start``, ``progress``, ``cell`` or ``kept``."""
+    """What happens during a run: ``kind`` is ``start``, ``progress``, ``cell``, ``kept`` or ``note``.
+
+    Of a note ``stage`` is what to show.
+    """
 
     kind: str
     label: str
@@ -86,6 +91,7 @@ def run(
         UnknownNameError, SpecStringError: a provider, reranker, store or data set does not exist.
     """
     load_plugins()
+    begin_wire(spec)
     dataset = load_dataset(spec.data)
     jobs, skipped = plan(replace(spec, data=dataset.name))
     document = _document(spec, dataset)
@@ -108,10 +114,11 @@ def run(
     jobs = [job for job in jobs if job.cells or job.kind == "lexical"]
     if not any((job.cells and job.kind == "lexical") or job.needs_lexical for job in jobs):
         jobs = [job for job in jobs if job.kind != "lexical"]
+    spent_usd: dict[str, float] = {}
     try:
         document.write(file)
         for job in jobs:
-            _run_job(job, spec, out, document, on_event)
+            _run_job(job, spec, out, document, on_event, spent_usd)
             document.write(file)
         document.status = "complete"
     except KeyboardInterrupt:
@@ -119,6 +126,8 @@ def run(
         raise
     finally:
         document.baseline = _baseline(document)
+        if any(spent_usd.values()):
+            document.notes.append(f"spent {sum(spent_usd.values()):.4g} USD at list prices")
         document.parity = compare_variants(document, out / VECTORS)
         document.parity += compare_rerankers(document, out / "runs")
         document.write(file)
@@ -146,7 +155,7 @@ def plan(spec: RunSpec) -> tuple[list[Job], list[CellResult]]:
         parsed = SpecString.parse(text)
         label = str(replace(parsed, target=""))
         try:
-            found, _ = resolve(EMBEDDERS, text)
+            found, _ = resolve(EMBEDDERS, text, {**os.environ, **wire_environment(spec)})
         except ProviderUnavailableError as error:
             target = parsed.target or EMBEDDERS.find(parsed.name)[0].target
             skipped += [CellResult(key, "skipped", reason=str(error)) for key in _cells(spec, label, target)]
@@ -259,7 +268,10 @@ def _keep(old: ResultDocument, new: ResultDocument, file: Path) -> list[CellResu
         )
     new.resumed_from = [*old.resumed_from, old.created]
     new.parity = old.parity
-    return [cell for cell in old.cells if cell.status == "ok"]
+    is_timed = not new.spec["replay"]  # then a replayed cell would stand among measured ones
+    return [
+        cell for cell in old.cells if cell.status == "ok" and not (is_timed and REPLAYED in cell.settings)
+    ]
 
 
 def changed_packages(old: dict[str, Any], new: dict[str, Any]) -> tuple[str, str]:
@@ -291,9 +303,17 @@ def _baseline(document: ResultDocument) -> str | None:
 
 
 def _run_job(
-    job: Job, spec: RunSpec, out: Path, document: ResultDocument, on_event: Callable[[Event], None]
+    job: Job,
+    spec: RunSpec,
+    out: Path,
+    document: ResultDocument,
+    on_event: Callable[[Event], None],
+    spent_usd: dict[str, float],
 ) -> None:
-    """Start the process of ``job`` and take in its events until it ends."""
+    """Start the process of ``job`` and take in its events until it ends.
+
+    ``spent_usd``: job -> USD, of the jobs before and of this one.
+    """
     out, started = out.resolve(), time.perf_counter()
     work = out / WORK
     work.mkdir(parents=True, exist_ok=True)
@@ -312,11 +332,12 @@ def _run_job(
         "vectors": str(vector_file(out / VECTORS, job.cells[0])) if job.cells else "",
         "needs_lexical": job.needs_lexical,
         "cells": [asdict_key(key) for key in job.cells],
+        "spent_usd": sum(spent_usd.values()),
     }
     path.write_text(json.dumps(values), encoding="utf-8")
     on_event(Event("start", job.label))
     reason, log = "", work / f"{name}.log"
-    with measuring_process(path, log, spec.threads) as process:
+    with measuring_process(path, log, spec.threads, wire_environment(spec)) as process:
         assert process.stdout is not None
         for line in process.stdout:
             event = json.loads(line)
@@ -324,6 +345,10 @@ def _run_job(
                 on_event(Event("progress", job.label, event["stage"], event["done"], event["total"]))
             elif event["event"] == "failed":
                 reason = event["reason"]
+            elif event["event"] == "note":
+                on_event(Event("note", job.label, event["text"]))
+            elif event["event"] == "spent":
+                spent_usd[job.label] = event["usd"]
             else:
                 cell = CellResult.from_dict(event["cell"])
                 cell.wall_s = time.perf_counter() - started

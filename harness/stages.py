@@ -20,7 +20,7 @@ from harness.metrics import Metric
 from harness.results import CellKey, CellResult, MetricResult, StageTimes, file_name
 from harness.significance import mean_interval
 from harness.timing import summary_s, timed
-from rag_core.errors import RagCoreError
+from rag_core.errors import BudgetExceededError, RagCoreError
 from rag_core.protocols import EmbedProvider, Reranker
 from rag_core.types import Query, Ranking, Run
 
@@ -63,6 +63,8 @@ class Job:
             started = perf_counter()
             try:
                 call(query)
+            except BudgetExceededError:
+                raise  # the queries after this one would cost as much
             except RagCoreError:
                 continue  # counted below, where the query is asked for the record
             out.warmup_s.append(perf_counter() - started)
@@ -71,6 +73,8 @@ class Job:
             for query in self.queries:
                 try:
                     ranking, seconds = timed(lambda query=query: call(query))  # type: ignore[misc]
+                except BudgetExceededError:
+                    raise
                 except RagCoreError as error:
                     out.failed[query.query_id] = str(error)
                     seconds = math.nan

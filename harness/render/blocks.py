@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.render.format import MISSING, megabytes, milliseconds, number, rate, seconds
+from harness.replaying import REPLAYED
 from harness.results import ResultDocument
 from harness.rows import Row, metric_names
 from harness.summary import metric_title, reasons
@@ -123,7 +124,10 @@ def not_measured(document: ResultDocument, rows: Sequence[Row]) -> str:
         if gaps:
             lines.append(f"- {escape(row.label)}: no value of {', '.join(gaps)} (null in the result)\n")
         n = len(finite(row.cell.total_s))
-        if row.speed("p95_s") is None:
+        if replayed := row.cell.settings.get(REPLAYED):
+            stages = " and ".join(map(str, replayed))
+            lines.append(f"- {escape(row.label)}: latency ({stages} answered from recordings)\n")
+        elif row.speed("p95_s") is None:
             lines.append(f"- {escape(row.label)}: p95 ({n} samples, {LEAST_FOR_P95} needed)\n")
     return "## Not measured\n\n" + "".join(lines) if lines else ""
 

@@ -148,7 +148,10 @@ def _depths(rows: Sequence[Row], seed: int) -> str:
     if not body:
         return ""
     columns = ["system", "depth", metric_title(MAIN), "95 % interval", "Δ", "Δ 95 % interval"]
+    untimed = any(line[-1] == "0" for line in body)
+    why = f" {MISSING}: not measured: the calls would be paid for, come from recordings or take too long."
     return pipe_table([*columns, "ms (median)", "queries timed"], body, numeric=7) + (
         "\nDepth: documents given to the reranker; those below follow in the order before. All depths read "
-        "the same scores; the milliseconds are calls at that depth. Δ: from no reranking.\n"
+        "the same scores; the milliseconds are calls at that depth. Δ: from no reranking."
+        f"{why if untimed else ''}\n"
     )
