@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.config import DEFAULT_METRICS, PIPELINES, RunSpec
 from harness.datasets import list_datasets, load_dataset, table_paths
 from harness.progress import reporter, terminal_width, wrapped
-from harness.replaying import recorded_settings
+from harness.replaying import recorded_run
 from harness.results import ResultDocument, load_result
 from harness.runner import run as run_spec
 from rag_core.errors import InvalidArgumentError
@@ -62,14 +62,16 @@ class RunOptions:
     usd_per_hour: float | None = None
 
     def spec(self) -> RunSpec:
-        """The settings of the run, defaults filled in: of a replay, what was recorded.
+        """The settings of the run, defaults filled in; of a replay without providers, the settings
+        of the run that was recorded.
 
         Raises:
             InvalidArgumentError: a setting that is not accepted.
         """
         load_plugins()
         if self.replay and not self.providers:
-            return self._recorded()
+            run = recorded_run(self.replay)
+            return replace(run, replay=self.replay, usd_per_hour=self.usd_per_hour, threads=self.threads)
         chosen = self.providers or tuple(local_providers())
         with_baseline = ("fake", *chosen) if self.baseline and "fake" not in chosen else chosen
         pipelines = self.pipelines or (PIPELINES if self.rerankers else PIPELINES[:3])
@@ -97,18 +99,6 @@ class RunOptions:
             max_usd=self.max_usd,
             usd_per_hour=self.usd_per_hour,
         )
-
-    def _recorded(self) -> RunSpec:
-        """What was recorded, with the options that were given in its place."""
-        found = recorded_settings(self.replay)
-        named = replace(
-            self,
-            providers=found["providers"],
-            rerankers=self.rerankers or found["rerankers"],
-            pipelines=self.pipelines or found["pipelines"],
-            data=self.data or found["data"],
-        )
-        return replace(named.spec(), baseline_only=found["baseline_only"])
 
 
 def _weights(text: str) -> tuple[float, float] | None:

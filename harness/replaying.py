@@ -13,13 +13,14 @@ from harness.results import CellResult, write_atomic
 from rag_core.errors import InvalidArgumentError
 from rag_core.recording import RECORD, REPLAY, check_folder
 
-__all__ = ["REPLAYED", "begin", "recorded_settings", "unclocked", "wire_environment"]
+__all__ = ["REPLAYED", "begin", "recorded_run", "unclocked", "wire_environment"]
 
 #: Setting of a cell: which of its stages were answered from recordings.
 REPLAYED = "replayed"
 #: In a folder of recordings: what to ask for again.
 SETTINGS = "run.json"
-RECORDED = ("data", "providers", "rerankers", "stores", "pipelines", "baseline_only")
+#: Settings of one run alone, which another one does not repeat.
+OWN = ("record", "replay", "max_usd", "usd_per_hour", "threads")
 WARM = ("p50_s", "p95_s", "p99_s")
 COLD = ("load_s", "first_call_s", "embed_s", "docs_per_s", "tokens_per_s")
 
@@ -39,21 +40,20 @@ def begin(spec: RunSpec) -> None:
     if spec.replay:
         check_folder(spec.replay)
     if spec.record:
-        values = {name: value for name, value in spec.as_dict().items() if name in RECORDED}
+        values = {name: value for name, value in spec.as_dict().items() if name not in OWN}
         write_atomic(Path(spec.record) / SETTINGS, json.dumps(values, indent=1, sort_keys=True) + "\n")
 
 
-def recorded_settings(folder: str) -> dict[str, Any]:
-    """What the run that made ``folder`` measured: data set, providers, rerankers, stores, pipelines.
+def recorded_run(folder: str) -> RunSpec:
+    """The settings of the run that made ``folder``.
 
     Raises:
         InvalidArgumentError: it does not tell.
     """
     file = Path(folder) / SETTINGS
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-        return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in RECORDED}
-    except (OSError, ValueError, AttributeError) as error:
+        return RunSpec.from_dict(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, AttributeError, TypeError) as error:
         raise InvalidArgumentError(
             f"{file} does not tell what was recorded ({type(error).__name__}); "
             f"name --provider and --data, or record again with: bench run --record {folder}"

@@ -24,12 +24,10 @@ def usages(rows: Sequence[Row]) -> list[tuple[str, Usage]]:
             continue
         for kind, values in (row.cell.cost or {}).items():
             key = row.cell.key
-            spec = key.provider if kind == "embed" else key.reranker
-            label = spec if kind == "embed" else f"reranker {spec}"
+            name, target = (key.provider, key.target) if kind == "embed" else (key.reranker, "")
+            label = name if kind == "embed" else f"reranker {name}"
             # a reranker is measured again in the process of each embedder: the first stands for it
-            found.setdefault(
-                (kind, spec, key.target if kind == "embed" else ""), (label, Usage.from_dict(values))
-            )
+            found.setdefault((kind, name, target), (label, Usage.from_dict(values)))
     return sorted(found.values(), key=lambda one: one[1].kind)
 
 
@@ -101,8 +99,8 @@ def _traffic(services: Sequence[tuple[str, Usage]]) -> str:
     ]
     columns = ["service", "documents/s", "request ms (median)", "waited", "requests", "retries", "429"]
     return pipe_table(columns, body, numeric=6) + (
-        "\nDocuments/s: under the service's limits, waits and retries included. Waited: for limits and between "
-        "tries, over all threads; it is no part of a request's milliseconds.\n"
+        "\nDocuments/s: under the service's limits, waits and retries included. Waited: for limits and "
+        "between tries, over all threads; it is no part of a request's milliseconds.\n"
     )
 
 
@@ -145,8 +143,8 @@ def _break_even(
         return ""
     columns = ["service", "local model", "break-even, queries a month", "one machine answers as many"]
     return pipe_table(columns, body, numeric=2) + (
-        "\nFrom that number of queries a month on, a machine that runs all month costs less than the service. "
-        "Documents are not counted: they are embedded once.\n"
+        "\nFrom that number of queries a month on, a machine that runs all month costs less than the "
+        "service. Documents are not counted: they are embedded once.\n"
     )
 
 
