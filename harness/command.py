@@ -159,7 +159,7 @@ def run_command(options: RunOptions, say: Print) -> int:
         say("interrupted; the finished cells are kept. Go on with the same command.")
     written = write_report(document, out)
     summarise(document, say)
-    for note in written.notes:
+    for note in (*document.notes, *written.notes):
         say(wrapped(note))
     say(f"report: {out / 'report.md'} ({len(written)} files)")
     return status or (3 if any(cell.status != "ok" for cell in document.cells) else 0)

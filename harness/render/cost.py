@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from harness.cost import HOURS_PER_MONTH, Usage, break_even_queries, queries_per_month
 from harness.render.format import MISSING, milliseconds, number, rate, seconds
@@ -17,18 +18,41 @@ NOT_MEASURED = "not measured"
 
 
 def usages(rows: Sequence[Row]) -> list[tuple[str, Usage]]:
-    """Every embedder and reranker of the measured rows once, with its name in the tables."""
-    found: dict[tuple[str, str, str], tuple[str, Usage]] = {}
+    """Every embedder and reranker of the measured rows once, with its name in the tables.
+
+    A reranker is measured again beside each embedder: requests, waits and spending are the sums, and the
+    figures of a document and a query those of the first.
+    """
+    found: dict[tuple[str, str, str], dict[tuple[str, str], Usage]] = {}
     for row in rows:
         if row.cell.status != "ok":
             continue
         for kind, values in (row.cell.cost or {}).items():
-            key = row.cell.key
+            key, used = row.cell.key, Usage.from_dict(values)
             name, target = (key.provider, key.target) if kind == "embed" else (key.reranker, "")
-            label = name if kind == "embed" else f"reranker {name}"
-            # a reranker is measured again in the process of each embedder: the first stands for it
-            found.setdefault((kind, name, target), (label, Usage.from_dict(values)))
-    return sorted(found.values(), key=lambda one: one[1].kind)
+            by_process = found.setdefault((kind, name, target), {})
+            # the counts of a process only grow, and its last cell tells them all
+            earlier = by_process.setdefault((key.provider, key.target), used)
+            if used.requests > earlier.requests:
+                by_process[key.provider, key.target] = used
+    return [
+        (name if kind == "embed" else f"reranker {name}", summed(list(by_process.values())))
+        for (kind, name, _), by_process in sorted(found.items())
+    ]
+
+
+def summed(used: Sequence[Usage]) -> Usage:
+    """The first of ``used`` with the requests, waits and spending of all."""
+    known = [one.usd for one in used if one.usd is not None]
+    return replace(
+        used[0],
+        texts=sum(one.texts for one in used),
+        requests=sum(one.requests for one in used),
+        retries=sum(one.retries for one in used),
+        n_429=sum(one.n_429 for one in used),
+        waited_s=sum(one.waited_s for one in used),
+        usd=sum(known) if len(known) == len(used) else None,
+    )
 
 
 def cost(document: ResultDocument, rows: Sequence[Row]) -> str:
@@ -40,10 +64,15 @@ def cost(document: ResultDocument, rows: Sequence[Row]) -> str:
     if services:
         parts += [_prices(services), _traffic(services)]
     if per_hour:
-        local = [(label, usage) for label, usage in used if not usage.is_service and usage.query_s]
+        local = [one for one in used if not one[1].is_service and one[1].query_s and not _is_stand_in(one[1])]
         parts += [_machine(local, per_hour), _break_even(services, local, per_hour)]
     parts = [part for part in parts if part]
     return "## Cost\n\n" + "\n".join(parts) if parts else ""
+
+
+def _is_stand_in(usage: Usage) -> bool:
+    """Whether nobody would run it: the baseline's embedder, the reranker that keeps the order."""
+    return usage.name.startswith("fake") or usage.name == "noop"
 
 
 def usd(value: float | None) -> str:
