@@ -226,6 +226,19 @@ def test_each_depth_is_judged_and_timed(setup: Setup) -> None:
     assert made.rerank["points_per_ms"] > 0
 
 
+def test_a_service_is_not_called_again_for_the_clock(setup: Setup) -> None:
+    """Calls at smaller depths would be paid for: their milliseconds are not measured."""
+    job, fused = setup()
+    service = Scripted({TEXTS["d21"]: 9.0})
+    service.target = "api"
+    made = cell(Reranked(job, service, fused), fused)
+    assert made.rerank is not None
+    depths = made.rerank["depths"]
+    assert [at["n_timed"] for at in depths] == [0, 0, 3]
+    assert [at["median_s"] is None for at in depths] == [True, True, False]
+    assert {size for _, size in service.calls} == {22}
+
+
 def test_the_cell_stands_in_the_schema(setup: Setup) -> None:
     job, fused = setup()
     made = cell(Reranked(job, Scripted({}), fused), fused)
