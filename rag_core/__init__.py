@@ -3,6 +3,7 @@
 from rag_core.factory import get_default_embedder, get_default_reranker, get_embedder, get_reranker
 from rag_core.fingerprint import Fingerprint
 from rag_core.index import Hit, Index, SearchResult
+from rag_core.lazy import LazyEmbedder, LazyReranker
 from rag_core.types import Document, Qrel, Query, Ranking, Run, ScoredDoc
 
 __version__ = "0.1.0"
@@ -12,6 +13,8 @@ __all__ = [
     "Fingerprint",
     "Hit",
     "Index",
+    "LazyEmbedder",
+    "LazyReranker",
     "Qrel",
     "Query",
     "Ranking",

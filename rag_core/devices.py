@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import math
 import os
 import platform
 from pathlib import Path
 
+from rag_core.cuda import why_no_cuda
 from rag_core.errors import InvalidArgumentError
 
 __all__ = ["usable_cpus", "why_not"]
@@ -80,17 +80,4 @@ def why_not(target: str) -> str:
         if apple or importlib.util.find_spec("mlx") is not None:
             return ""
         return "needs Apple Silicon or an installed mlx"
-    return "" if _cuda_device_count() else "no CUDA device"
-
-
-def _cuda_device_count() -> int:
-    """CUDA devices that the driver reports; 0 without a driver. Loads the driver only, no framework."""
-    for library in ("libcuda.so.1", "nvcuda.dll"):
-        try:
-            driver = ctypes.CDLL(library)
-        except OSError:
-            continue
-        count = ctypes.c_int(0)
-        if driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0:
-            return count.value
-    return 0
+    return why_no_cuda()

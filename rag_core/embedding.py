@@ -11,12 +11,15 @@ import numpy as np
 
 from rag_core.errors import InvalidArgumentError, ProviderError
 from rag_core.fingerprint import Fingerprint
+from rag_core.progress import Progress, listening, tell
 from rag_core.protocols import Role, Target, Vectors
 from rag_core.secrets import safe_repr
 
-__all__ = ["BaseEmbedder", "EmbedStats", "normalised_rows", "without_lone_surrogates"]
+__all__ = ["FIRST_TEXT", "BaseEmbedder", "EmbedStats", "normalised_rows", "without_lone_surrogates"]
 
 ROLES: tuple[str, ...] = get_args(Role)
+#: The text of a warm-up: its call makes a library allocate, compile and open its threads.
+FIRST_TEXT = "first call"
 
 
 @dataclass(slots=True)
@@ -44,6 +47,23 @@ class BaseEmbedder(ABC):
         self.name, self.model, self.dim = fingerprint.provider, fingerprint.model, fingerprint.dim
         self.max_tokens = fingerprint.max_tokens
         self.stats = EmbedStats()
+        self._is_ready = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the model has answered once, so that the next call is not its slow first one."""
+        return self._is_ready
+
+    def warmup(self, progress: Progress | None = None) -> None:
+        """Make the first call; ``progress(stage, done, total)`` is told before and after.
+
+        Raises:
+            ProviderError: the call failed; it can be tried again.
+        """
+        with listening(progress):
+            tell("first call", 0, 1)
+            self.embed([FIRST_TEXT], role="query")
+            tell("ready", 1, 1)
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -78,6 +98,7 @@ class BaseEmbedder(ABC):
         if rows:
             prepared = [self.prepare(texts[row], role) for row in rows]
             vectors[rows] = normalised_rows(self._encode(prepared, role), len(rows), self.dim, self.name)
+            self._is_ready = True
         return vectors
 
     def prepare(self, text: str, role: Role) -> str:

@@ -20,7 +20,11 @@ Vectors = NDArray[np.float32]
 
 @runtime_checkable
 class EmbedProvider(Protocol):
-    """Turns texts into vectors."""
+    """Turns texts into vectors.
+
+    A provider may also have ``warmup(progress)``, which loads the model and makes its first call ahead of
+    the first request, and ``is_ready``, which tells whether that has happened; those of this project do.
+    """
 
     name: str
     model: str

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import os
 import platform
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from rag_core import devices
 from rag_core.devices import usable_cpus, why_not
 from rag_core.errors import InvalidArgumentError
 
@@ -121,38 +119,3 @@ def test_mlx(monkeypatch: pytest.MonkeyPatch, system: str, machine: str, install
     monkeypatch.setattr(platform, "machine", lambda: machine)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object() if installed else None)
     assert why_not("mlx") == ("" if ok else "needs Apple Silicon or an installed mlx")
-
-
-class Driver:
-    """The two calls of the CUDA driver that are used."""
-
-    def __init__(self, devices: int, init: int = 0, counted: int = 0) -> None:
-        self.devices, self.init, self.counted = devices, init, counted
-
-    def cuInit(self, flags: int) -> int:  # noqa: N802 - the driver's name
-        return self.init
-
-    def cuDeviceGetCount(self, pointer: object) -> int:  # noqa: N802 - the driver's name
-        pointer._obj.value = self.devices  # type: ignore[attr-defined]
-        return self.counted
-
-
-@pytest.mark.parametrize(
-    "driver, ok",
-    [
-        (Driver(1), True),
-        (Driver(0), False),
-        (Driver(1, init=100), False),
-        (Driver(1, counted=3), False),
-        (None, False),
-    ],
-)
-def test_nvidia(monkeypatch: pytest.MonkeyPatch, driver: Driver | None, ok: bool) -> None:
-    def open_library(name: str) -> Driver:
-        if driver is None:
-            raise OSError(name)
-        return driver
-
-    monkeypatch.setattr(devices.ctypes, "CDLL", open_library)
-    assert why_not("nvidia") == ("" if ok else "no CUDA device")
-    assert devices.ctypes is ctypes
