@@ -55,6 +55,7 @@ class Spec:
             whose weights come with its packages.
         fetch: ``module:attribute`` of ``fetch(spec, env) -> bool``, whether missing weights can be
             downloaded when the provider is loaded; empty for one that never downloads.
+        folder: the folder that a spec string names (``path=``), for ``missing`` to look in; never in a table.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Spec:
     size_bytes: int = 0
     missing: str = ""
     fetch: str = ""
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,7 @@ class Registry:
             if reason:
                 return Availability(False, reason)
         if spec.missing and (reason := load_attribute(spec.missing)(spec)):
-            if spec.fetch and load_attribute(spec.fetch)(spec, env):
+            if spec.fetch and not spec.folder and load_attribute(spec.fetch)(spec, env):
                 size = f" ({spec.size_bytes / 1e9:.2g} GB)" if spec.size_bytes else ""
                 return Availability(True, f"weights are downloaded at first use{size}", is_ready=False)
             return Availability(False, reason, f"use {spec.name}?path=FOLDER, or set RAG_MODELS_DIR")
