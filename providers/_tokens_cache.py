@@ -10,7 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Tokens", "TokensCache", "text_key"]
+__all__ = ["ENTRY_BYTES", "Tokens", "TokensCache", "text_key"]
+
+#: What an entry costs beside its vectors: key, array and place in the table, rounded up.
+ENTRY_BYTES = 400
 
 
 class Tokens(NamedTuple):
@@ -36,7 +39,7 @@ class TokensCache:
     enough to swap near ties. They come back read-only, and any thread may ask.
 
     Attributes:
-        max_bytes: size of the vectors at most; 0 keeps nothing.
+        max_bytes: size of the entries at most; 0 keeps nothing.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -47,7 +50,7 @@ class TokensCache:
 
     @property
     def n_bytes(self) -> int:
-        """Size of the vectors kept."""
+        """Size of the entries kept."""
         return self._bytes
 
     def __len__(self) -> int:
@@ -63,14 +66,18 @@ class TokensCache:
 
     def put(self, key: bytes, tokens: Tokens) -> None:
         """Keep ``tokens`` unless they alone are larger than the cache."""
-        if tokens.vectors.nbytes > self.max_bytes:
+        if _size(tokens) > self.max_bytes:
             return
         own = np.array(tokens.vectors, np.float32, order="C")  # a view would hold a whole batch in memory
         own.setflags(write=False)
         with self._lock:
             before = self._kept.pop(key, None)
-            self._bytes += own.nbytes - (0 if before is None else before.vectors.nbytes)
+            self._bytes += _size(tokens) - (0 if before is None else _size(before))
             self._kept[key] = Tokens(own, tokens.is_cut)
             while self._bytes > self.max_bytes:
                 _, oldest = self._kept.popitem(last=False)
-                self._bytes -= oldest.vectors.nbytes
+                self._bytes -= _size(oldest)
+
+
+def _size(tokens: Tokens) -> int:
+    return tokens.vectors.nbytes + ENTRY_BYTES

