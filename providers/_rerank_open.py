@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -230,12 +231,11 @@ def _transformers_call(asked: _Asked, torch: Any, device: str, dtype: str) -> Ca
     if asked.output == LOGITS:
         _one_logit(asked, int(model.config.num_labels))
     model = model.to(device).eval()
-    takes_types = "token_type_ids" in model.forward.__code__.co_varnames and (
-        getattr(model.config, "type_vocab_size", 0) > 1
-    )
+    takes = inspect.signature(model.forward).parameters
+    has_types = "token_type_ids" in takes and getattr(model.config, "type_vocab_size", 0) > 1
 
     def call(ids: Ids, mask: Ids, types: Ids) -> NDArray[np.float32]:
-        feed = {"input_ids": ids, "attention_mask": mask} | ({"token_type_ids": types} if takes_types else {})
+        feed = {"input_ids": ids, "attention_mask": mask} | ({"token_type_ids": types} if has_types else {})
         with torch.inference_mode():
             made = model(**{name: torch.from_numpy(values).to(device) for name, values in feed.items()})
             answer = made.logits if asked.output == LOGITS else made.last_hidden_state

@@ -158,7 +158,8 @@ def window_tokens(owner: str, folder: Path) -> int:
     ]
     positions = config.get("max_position_embeddings")
     if isinstance(positions, int) and str(config.get("model_type", "")).endswith(("roberta", "camembert")):
-        positions -= int(config.get("pad_token_id") or 1) + 1
+        pad = config.get("pad_token_id")
+        positions -= (1 if pad is None else int(pad)) + 1
     limits.append(positions)
     known = [int(n) for n in limits if isinstance(n, (int, float)) and 0 < n < UNLIMITED_TOKENS]
     return min(known, default=0)

@@ -100,7 +100,11 @@ def load(
         longest = count(spec.name, "max_tokens", max_tokens, 1, known or 100_000)
     pad = read_json(spec.name, folder / "config.json").get("pad_token_id")
     tokenizer = open_tokenizer(spec, folder / "tokenizer.json")
-    encoder = PairEncoder(spec.name, tokenizer, longest, window, pad if isinstance(pad, int) else None)
+    names = read_json(spec.name, folder / "tokenizer_config.json").get("model_input_names")
+    has_types = not isinstance(names, list) or "token_type_ids" in names
+    encoder = PairEncoder(
+        spec.name, tokenizer, longest, window, pad if isinstance(pad, int) else None, has_types
+    )
     opened = open_model(spec, chosen, folder, LOGITS, used, file, dtype)
     runner = RowRunner(opened.call, opened.workers, opened.token_budget, encoder.pad)
     model = folder.name if spec.model == ANY_MODEL else spec.model

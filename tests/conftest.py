@@ -245,7 +245,9 @@ def make_tiny_bert() -> Callable[..., Path]:
         (folder / "config.json").write_text(json.dumps(config))
         tiny_tokenizer(typed=family == "bert").save(str(folder / "tokenizer.json"))
         names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+        inputs = ["input_ids", *(["token_type_ids"] if family == "bert" else []), "attention_mask"]
         settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": TINY_WINDOW, **names}
+        settings["model_input_names"] = inputs
         (folder / "tokenizer_config.json").write_text(json.dumps(settings))
         return folder
 

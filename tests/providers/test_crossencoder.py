@@ -208,6 +208,18 @@ def test_no_window_in_the_files_means_the_usual_one(tmp_path: Path, make_tiny: C
     assert load(SPEC, path=str(folder)).max_tokens == 512
 
 
+def test_the_tokenizers_settings_say_whether_a_model_has_types(
+    tmp_path: Path, make_tiny: Callable[..., Path]
+) -> None:
+    folder = make_tiny(tmp_path)
+    typed = load(SPEC, path=str(folder)).rerank(QUERY, TEXTS[:3])
+    settings = folder / "tokenizer_config.json"
+    for names, same in ((["input_ids", "token_type_ids", "attention_mask"], True), (["input_ids"], False)):
+        settings.write_text(json.dumps({"model_input_names": names}))
+        scores = load(SPEC, path=str(folder)).rerank(QUERY, TEXTS[:3])
+        assert (scores == pytest.approx(typed, abs=1e-5)) is same
+
+
 def test_the_general_provider_needs_a_folder_or_a_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_tiny: Callable[..., Path]
 ) -> None:

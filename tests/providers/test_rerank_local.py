@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -107,10 +107,10 @@ def on(engine: str, folder: Path, **options: Any) -> CrossEncoder:
 
 
 @pytest.fixture(params=[(family, engine) for family in FAMILIES for engine in ENGINES], ids="-".join)
-def tiny(request: pytest.FixtureRequest, folders: dict[str, Path]) -> Iterator[tuple[Path, str]]:
+def tiny(request: pytest.FixtureRequest, folders: dict[str, Path]) -> tuple[Path, str]:
     """Folder and engine."""
     family, engine = request.param
-    yield folders[family], engine
+    return folders[family], engine
 
 
 def test_raw_logits_equal_those_of_sentence_transformers(tiny: tuple[Path, str]) -> None:
@@ -119,7 +119,7 @@ def test_raw_logits_equal_those_of_sentence_transformers(tiny: tuple[Path, str])
     texts = TEXTS[:5]
     scores = reranker.rerank(QUERY, texts)
     assert np.abs(np.subtract(scores, reference(folder, QUERY, texts))).max() < 1e-4
-    assert np.ptp(scores) > 0.1, "the model does not tell the candidates apart"
+    assert np.ptp(scores) > 0.05, "the model does not tell the candidates apart"
     assert (reranker.runtime["engine"], reranker.target) == (engine, ENGINES[engine])
 
 
@@ -186,13 +186,9 @@ def test_o31_a_query_of_600_words_leaves_room_and_the_end_of_the_template(tiny: 
 def test_other_architectures_run_through_transformers(
     family: str, tmp_path: Path, make_tiny_bert: Callable[..., Path]
 ) -> None:
-    folder = make_tiny_bert(tmp_path / family)
+    # like DistilBERT, the tokenizer of XLM-RoBERTa has no types
+    folder = make_tiny_bert(tmp_path / family, "bert" if family == "electra" else "xlm-roberta")
     random_model(family, folder)
-    if family == "distilbert":  # it has no types, so its tokenizer gives none
-        settings = folder / "tokenizer_config.json"
-        settings.write_text(
-            settings.read_text().replace("{", '{"model_input_names": ["input_ids", "attention_mask"], ', 1)
-        )
     reranker = on("torch", folder)
     assert reranker.runtime["forward"] == "transformers"
     assert reranker.rerank(QUERY, TEXTS[:5]) == pytest.approx(reference(folder, QUERY, TEXTS[:5]), abs=1e-4)
@@ -298,17 +294,26 @@ def test_token_vectors_give_the_same_late_interaction(
             assert again == pytest.approx(fresh.rerank(query, some), abs=1e-5)
         else:
             assert again == fresh.rerank(query, some) == [fresh.rerank(query, [text])[0] for text in some]
-    assert kept.stats.cached > 0 == fresh.stats.cached - 0 * len(texts)
+    assert kept.stats.cached > 0
+    assert fresh.stats.cached == 0
 
 
 def _export_tokens(model: Any, file: Path) -> None:
     import torch
 
+    class Tokens(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, ids: Any, mask: Any) -> Any:
+            return self.model(input_ids=ids, attention_mask=mask).last_hidden_state
+
     ids = torch.randint(4, 30, (2, 7))
     names = ["input_ids", "attention_mask"]
     torch.onnx.export(
-        model, (ids, torch.ones_like(ids)), str(file), input_names=names,
-        output_names=["last_hidden_state", "pooled"],
+        Tokens().eval(), (ids, torch.ones_like(ids)), str(file), input_names=names,
+        output_names=["last_hidden_state"],
         dynamic_axes={name: {0: "rows", 1: "tokens"} for name in [*names, "last_hidden_state"]},
         dynamo=False,
     )  # fmt: skip

@@ -162,6 +162,7 @@ def test_activations_quantised_at_run_time_are_noticed(
         ({"max_position_embeddings": 512}, {"model_max_length": 256}, 256),
         ({"max_position_embeddings": 512}, {"model_max_length": 1e30}, 512),
         ({"max_position_embeddings": 514, "model_type": "xlm-roberta", "pad_token_id": 1}, {}, 512),
+        ({"max_position_embeddings": 513, "model_type": "roberta", "pad_token_id": 0}, {}, 512),
         ({"max_position_embeddings": 8194, "model_type": "xlm-roberta"}, {"model_max_length": 8192}, 8192),
         ({}, {"model_max_length": "many"}, 0),
         (None, None, 0),
