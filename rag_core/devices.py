@@ -11,7 +11,7 @@ from pathlib import Path
 from rag_core.cuda import why_no_cuda
 from rag_core.errors import InvalidArgumentError
 
-__all__ = ["usable_cpus", "why_not"]
+__all__ = ["is_apple_silicon", "usable_cpus", "why_not"]
 
 
 def usable_cpus(cgroup_root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc/self/cgroup")) -> int:
@@ -73,11 +73,15 @@ def _v1_limit(folder: Path) -> list[float]:
         return []
 
 
+def is_apple_silicon() -> bool:
+    """Whether this is a Mac with Apple's own processor, whose GPU is what MLX was written for."""
+    return platform.system() == "Darwin" and platform.machine() == "arm64"
+
+
 def why_not(target: str) -> str:
     """Why ``mlx`` or ``nvidia`` cannot be used here; empty when it can."""
     if target == "mlx":
-        apple = platform.system() == "Darwin" and platform.machine() == "arm64"
-        if apple or importlib.util.find_spec("mlx") is not None:
+        if is_apple_silicon() or importlib.util.find_spec("mlx") is not None:
             return ""
         return "needs Apple Silicon or an installed mlx"
     return why_no_cuda()

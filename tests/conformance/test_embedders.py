@@ -16,6 +16,9 @@ from providers.minilm import bert_tokenizer
 from rag_core.registry import Registry, Spec
 from rag_core.testing import EmbedProviderConformance
 
+#: Extras of the second environment.
+LOCAL_EXTRAS = ("fastembed", "local", "mlx")
+
 
 def _case(spec: Spec) -> type[EmbedProviderConformance]:
     registry = Registry("embedding provider")
@@ -23,9 +26,12 @@ def _case(spec: Spec) -> type[EmbedProviderConformance]:
     answer = registry.availability(spec)
     reason = "a service: see tests/contract" if spec.target == "api" else f"{answer.reason}; {answer.hint}"
     name = f"Test_{spec.name}_{spec.target}".replace("-", "_")
+    marks = [pytest.mark.skipif(spec.target == "api" or not answer.at_once, reason=reason)]
+    if spec.extra in LOCAL_EXTRAS:
+        marks.append(pytest.mark.embeddings_local)
     body: dict[str, Any] = {
         "make": lambda self: registry.create(spec, **_options(spec)),
-        "pytestmark": pytest.mark.skipif(spec.target == "api" or not answer.ok, reason=reason),
+        "pytestmark": marks,
         "test_agrees_with_its_table_line": lambda self: _agrees(spec, self.provider()),
     }
     return type(name, (EmbedProviderConformance,), body)

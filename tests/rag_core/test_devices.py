@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rag_core.devices import usable_cpus, why_not
+from rag_core.devices import is_apple_silicon, usable_cpus, why_not
 from rag_core.errors import InvalidArgumentError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,3 +119,4 @@ def test_mlx(monkeypatch: pytest.MonkeyPatch, system: str, machine: str, install
     monkeypatch.setattr(platform, "machine", lambda: machine)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object() if installed else None)
     assert why_not("mlx") == ("" if ok else "needs Apple Silicon or an installed mlx")
+    assert is_apple_silicon() == ((system, machine) == ("Darwin", "arm64"))

@@ -100,11 +100,29 @@ def test_malformed_spec_strings_are_refused_with_the_grammar(text: str, problem:
     assert "name[:model][@target][?option=value" in str(error.value)
 
 
-def test_order_of_targets() -> None:
+def test_order_of_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rag_core.factory.is_apple_silicon", lambda: True)
     assert provider_order({}) == ("api", "mlx", "nvidia", "cpu")
     assert provider_order({"RAG_PROVIDER_ORDER": " cpu , api,"}) == ("cpu", "api")
     with pytest.raises(InvalidArgumentError, match="RAG_PROVIDER_ORDER names 'gpu'; accepted: api, mlx"):
         provider_order({"RAG_PROVIDER_ORDER": "gpu,cpu"})
+
+
+def test_mlx_is_chosen_unasked_on_apple_silicon_only(tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rag_core.devices.why_not", lambda target: "")
+    tables[0].add(spec("both", "mlx"), spec("both"))
+    chosen = {}
+    for apple in (True, False):
+        monkeypatch.setattr("rag_core.factory.is_apple_silicon", lambda apple=apple: apple)
+        chosen[apple] = (
+            provider_order({}),
+            get_embedder("both", {}).spec.target,
+            get_default_embedder({}).spec.target,
+            get_default_embedder({"RAG_PROVIDER_ORDER": "mlx,cpu"}).spec.target,
+            get_embedder("both@mlx", {}).spec.target,
+        )
+    assert chosen[True] == (("api", "mlx", "nvidia", "cpu"), "mlx", "mlx", "mlx", "mlx")
+    assert chosen[False] == (("api", "nvidia", "cpu"), "cpu", "cpu", "mlx", "mlx")
 
 
 def test_the_model_of_the_spec_string_replaces_the_default(tables) -> None:
