@@ -51,7 +51,9 @@ def run(
     qrels: Annotated[Path | None, typer.Option(help="Table of judgements.")] = None,
     reranker: Annotated[Many, typer.Option(help="Spec string; repeatable.")] = None,
     store: Annotated[Many, typer.Option(help="Store name; repeatable.")] = None,
-    pipeline: Annotated[Many, typer.Option(help="vector, bm25, hybrid, hybrid+rerank; repeatable.")] = None,
+    pipeline: Annotated[
+        Many, typer.Option(help="vector, bm25, hybrid, hybrid+rerank, hybrid+rerank+rrf; repeatable.")
+    ] = None,
     metric: Annotated[Many, typer.Option(help="For example ndcg@10; repeatable.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write; default reports/<date>-<name>.")] = None,
     fresh: Annotated[

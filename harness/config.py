@@ -10,9 +10,13 @@ from typing import Any
 
 from rag_core.errors import InvalidArgumentError
 
-__all__ = ["BASELINE", "PIPELINES", "RunSpec"]
+__all__ = ["BASELINE", "OFFERED_PIPELINES", "PIPELINES", "RERANKED_PIPELINES", "RunSpec"]
 
 PIPELINES = ("vector", "bm25", "hybrid", "hybrid+rerank")
+#: Those with a reranker: its order alone, and its order fused by rank with the one before it.
+RERANKED_PIPELINES = ("hybrid+rerank", "hybrid+rerank+rrf")
+#: All that can be asked for; the ones beyond :data:`PIPELINES` run only then.
+OFFERED_PIPELINES = (*PIPELINES, "hybrid+rerank+rrf")
 #: The baseline of every comparison: a vector leg that knows nothing, fused with BM25.
 BASELINE = ("fake", "hybrid")
 #: Settings that say which cells take part and change the figures of none.
@@ -27,9 +31,9 @@ class RunSpec:
     Attributes:
         data: name or path of the data set, or three files as `harness.datasets.table_paths` joins them.
         providers: spec strings, the baseline's `fake` first when it takes part.
-        rerankers: spec strings; each gives one `hybrid+rerank` cell per provider.
+        rerankers: spec strings; each gives one cell per provider and reranked pipeline.
         stores: store names.
-        pipelines: which of :data:`PIPELINES` to run.
+        pipelines: which of :data:`OFFERED_PIPELINES` to run.
         baseline_only: `fake` runs as the baseline alone, without the other pipelines.
         lexical: BM25 engine.
         metrics: metric names.
@@ -70,9 +74,9 @@ class RunSpec:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        unknown = [p for p in self.pipelines if p not in PIPELINES]
+        unknown = [p for p in self.pipelines if p not in OFFERED_PIPELINES]
         if unknown:
-            raise InvalidArgumentError(f"pipeline {unknown[0]!r}; accepted: {', '.join(PIPELINES)}")
+            raise InvalidArgumentError(f"pipeline {unknown[0]!r}; accepted: {', '.join(OFFERED_PIPELINES)}")
         if self.analyser not in ("language", "raw"):
             raise InvalidArgumentError(f"analyser {self.analyser!r}; accepted: language, raw")
         if not (math.isfinite(self.rrf_k) and self.rrf_k > 0):

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from harness.datasets import Dataset
-from harness.reranking import load_reranker, rerank_all
+from harness.parity import RULES, cosines
+from harness.reranking import Reranked, load_reranker
 from harness.results import CellKey, CellResult, file_name, write_atomic
 from harness.stages import Job, Timed, language_warning, stat
 from harness.timing import timed
+from harness.variants import SELF_CHECK, save_vectors
 from rag_core.analysis import Analyser
 from rag_core.errors import RagCoreError
 from rag_core.factory import resolve
@@ -33,7 +35,8 @@ Emit = Callable[..., None]
 CHUNK = 64
 #: Documents embedded a second time, alone, to see whether their neighbours changed the vector.
 SELF_CHECK_DOCUMENTS = 8
-SELF_CHECK_COSINE = 0.999
+#: Quantised weights are held to what half floats reach alone and in a batch.
+COARSE = RULES["fp16"]
 TIE_RULE = "score descending, then document id descending"
 
 
@@ -87,14 +90,15 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
     vectors, embed_s = _embed_corpus(embedder, documents, emit)
     truncated, tokens = stat(embedder, "truncated"), stat(embedder, "tokens") - tokens_before
     warnings = language_warning(spec.name, spec.languages, this.dataset.languages)
-    warnings += _self_check(embedder, documents, vectors)
     fingerprint = embedder.fingerprint
+    checked, unstable = _self_check(embedder, documents, vectors)
+    warnings += unstable
     base = CellResult(
         CellKey(*[""] * 7),
         "ok",
         model=embedder.model,
         fingerprint=fingerprint.as_dict() | {"digest": fingerprint.digest},
-        settings=_settings(this, {"bm25": lexical[1]} if lexical else {}),
+        settings=_settings(this, ({"bm25": lexical[1]} if lexical else {}) | {SELF_CHECK: checked}),
         counts=_document_counts(this.dataset) | {"n_truncated_documents": truncated, "n_tokens": tokens},
         speed={
             "import_s": import_s,
@@ -116,6 +120,11 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
     emit("progress", stage="queries", done=0, total=len(this.queries))
     embedded = this.time_queries(embed_query)
     base.counts["n_truncated_queries"] = stat(embedder, "truncated") - truncated
+    asked = np.zeros((len(this.queries), embedder.dim), np.float32)  # a failed query stays a row of zeros
+    for row, query in enumerate(this.queries):
+        if query.query_id not in embedded.failed:
+            asked[row] = query_vectors[query.query_id]
+    save_vectors(Path(job["vectors"]), vectors, asked)
     rerankers: dict[str, tuple[Reranker, list[str]] | str] = {}
     for store_name in dict.fromkeys(key.store for key in this.wanted):
         store = create_store(store_name, this.work / file_name(this.wanted[0]) / store_name, fingerprint)
@@ -130,6 +139,7 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
         searched = this.time_queries(search)
         stages = {"embed": embedded, "vector": searched}
         fused: Timed | None = None
+        reordered: dict[str, Reranked] = {}
         for key in (k for k in this.wanted if k.store == store_name):
             key = replace(key, dtype=fingerprint.dtype)
             if key.pipeline == "vector":
@@ -149,12 +159,11 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
                 emit("cell", cell=_plain(replace(base, key=key, status="failed", reason=loaded)))
                 continue
             reranker, notes = loaded
-            emit("progress", stage=f"rerank {key.reranker}", done=0, total=len(this.queries))
-            reranked, cut = rerank_all(this, reranker, fused)
-            own = replace(base, counts=base.counts | cut, warnings=[*base.warnings, *notes])
-            cell = this.cell(key, reranked.rankings, reranked.failed, {**hybrid, "rerank": reranked}, own)
-            cell.settings["reranker"] = reranker.fingerprint
-            emit("cell", cell=_plain(cell))
+            if key.reranker not in reordered:  # once a store: every pipeline reads the same scores
+                emit("progress", stage=f"rerank {key.reranker}", done=0, total=len(this.queries))
+                reordered[key.reranker] = Reranked(this, reranker, fused)
+            own = replace(base, warnings=[*base.warnings, *notes])
+            emit("cell", cell=_plain(reordered[key.reranker].cell(key, hybrid, own)))
         store.close()
 
 
@@ -179,20 +188,22 @@ def _embed_corpus(
     return vectors, seconds
 
 
-def _self_check(embedder: EmbedProvider, documents: Sequence[Document], vectors: Vectors) -> list[str]:
-    """A warning when a text's vector depends on the texts that shared its call."""
+def _self_check(
+    embedder: EmbedProvider, documents: Sequence[Document], vectors: Vectors
+) -> tuple[dict[str, Any], list[str]]:
+    """Whether a text's vector depends on the texts that shared its call: the least cosine, and a warning."""
+    least = RULES.get(embedder.fingerprint.dtype, COARSE).least_cosine
     if not documents:
-        return []
+        return {"min_cosine": None, "least": least, "passed": True}, []
     rows = np.unique(np.linspace(0, len(documents) - 1, SELF_CHECK_DOCUMENTS).astype(int))
-    cosines = [
-        float(embedder.embed([documents[row].indexed_text], role="document")[0] @ vectors[row])
-        for row in rows
-    ]
-    if min(cosines) >= SELF_CHECK_COSINE:
-        return []
-    return [
-        f"vectors change with their neighbours in a batch: cosine {min(cosines):.4f} between a text "
-        f"alone and among others (at least {SELF_CHECK_COSINE} expected)"
+    alone = [embedder.embed([documents[row].indexed_text], role="document")[0] for row in rows]
+    found = float(cosines(vectors[rows], np.array(alone)).min())
+    checked = {"min_cosine": round(found, 6), "least": least, "passed": found >= least}
+    if checked["passed"]:
+        return checked, []
+    return checked, [
+        f"vectors change with their neighbours in a batch: cosine {found:.4f} between a text "
+        f"alone and among others (at least {least} expected)"
     ]
 
 

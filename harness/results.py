@@ -93,7 +93,8 @@ class CellResult:
     ``speed`` holds ``import_s``, ``load_s``, ``first_call_s`` (cold, apart), ``embed_s`` (the corpus),
     ``docs_per_s``, ``tokens_per_s``, ``peak_rss_bytes``, ``p50_s``, ``p95_s`` and ``p99_s`` (null below
     20 and 100 samples); ``stages`` the raw samples that the percentiles are made from, whose sum per
-    query stands in ``total_s``.
+    query stands in ``total_s``. ``rerank`` is what :func:`harness.economics.economics` found, of a
+    reranked cell.
     """
 
     key: CellKey
@@ -111,6 +112,7 @@ class CellResult:
     warnings: list[str] = field(default_factory=list)
     resumed: bool = False
     wall_s: float | None = None
+    rerank: dict[str, Any] | None = None
 
     def mean(self, metric: str) -> float | None:
         """The mean of ``metric``; None where it was not measured."""
@@ -137,6 +139,8 @@ class ResultDocument:
     ``query_tags`` (query id → tags), ``headline`` (query ids), ``n_documents``,
     ``n_documents_empty``, ``n_queries``, ``n_judgements``, ``n_without_relevant``.
     ``baseline`` is the cell id of the baseline, or null when it did not run.
+    ``parity`` holds one entry per provider that shares a model with another one, or whose vectors
+    change with their neighbours; its fields stand in :mod:`harness.variants`.
     """
 
     name: str
@@ -151,6 +155,7 @@ class ResultDocument:
     notes: list[str] = field(default_factory=list)
     resumed_from: list[str] = field(default_factory=list)
     tool: dict[str, str] = field(default_factory=dict)
+    parity: list[dict[str, Any]] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION
 
     def cell(self, cell_id: str) -> CellResult | None:

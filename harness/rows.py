@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any
 
+from harness.parity import DIFFERS
 from harness.results import CellKey, CellResult, MetricResult, ResultDocument
 from harness.significance import holm, paired_difference
 
@@ -19,6 +21,7 @@ __all__ = [
     "clean",
     "difference",
     "differences",
+    "doubt",
     "labels",
     "main_metric",
     "make_rows",
@@ -75,6 +78,8 @@ class Row:
             where there is nothing to compare.
         headline: mean of ``main`` over the headline queries.
         headline_n: how many of them were judged.
+        doubt: why the cell is marked and never the winner: its vectors or results differ from the
+            reference of its model, or change with their neighbours; empty for all others.
     """
 
     cell: CellResult
@@ -85,6 +90,7 @@ class Row:
     versus: Difference | None = None
     headline: float | None = None
     headline_n: int = 0
+    doubt: str = ""
 
     @property
     def ok(self) -> bool:
@@ -164,6 +170,7 @@ def make_rows(document: ResultDocument, metric: str | None = None) -> list[Row]:
                 # a mean over some of the five would be another figure under the same name
                 headline=_mean(known) if len(known) == len(places) else None,
                 headline_n=len(known),
+                doubt=doubt(cell.key, document.parity),
             )
         )
     return _mark_winner(_with_baseline(rows, _seed(document)))
@@ -181,11 +188,22 @@ def _with_baseline(rows: list[Row], seed: int) -> list[Row]:
     return out
 
 
+def doubt(key: CellKey, parity: Iterable[Mapping[str, Any]]) -> str:
+    """Why the ``parity`` entries mark the embedder or the reranker of ``key``; empty where none does."""
+    reasons = []
+    for entry in parity:
+        place = (key.provider, key.target) if entry.get("kind") == "embedder" else (key.reranker,)
+        named = (entry.get("provider"), entry.get("target"))[: len(place)]
+        if entry.get("verdict") == DIFFERS and place == named:
+            reasons.append(str(entry.get("reason") or DIFFERS))
+    return "; ".join(reasons)
+
+
 def winner(rows: Iterable[Row]) -> Row | None:
-    """The row with the highest main metric; of equal ones the first."""
+    """The row with the highest main metric that nothing speaks against; of equal ones the first."""
     best: Row | None = None
     for row in rows:
-        if row.ok and (best is None or _known(row) > _known(best)):
+        if row.ok and not row.doubt and (best is None or _known(row) > _known(best)):
             best = row
     return best
 

@@ -16,11 +16,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.config import BASELINE, FREE_SETTINGS, RunSpec
+from harness.config import BASELINE, FREE_SETTINGS, RERANKED_PIPELINES, RunSpec
 from harness.datasets import Dataset, load_dataset
 from harness.environment import environment, worker_environment
 from harness.metrics import Metric, evaluated_queries
+from harness.rerank_variants import compare_rerankers
 from harness.results import CellKey, CellResult, ResultDocument, file_name, load_result
+from harness.variants import VECTORS, compare_variants, drop_large, vector_file
 from rag_core import __version__
 from rag_core.errors import ProviderUnavailableError, RagCoreError, UnknownNameError
 from rag_core.factory import SpecString, resolve
@@ -84,7 +86,7 @@ def run(
     file = out / "result.json"
     kept = [] if fresh or not file.exists() else _keep(load_result(file), document, file)
     if fresh:
-        for name in ("runs", WORK):
+        for name in ("runs", VECTORS, WORK):
             shutil.rmtree(out / name, ignore_errors=True)
     wanted = [_identity(key) for job in jobs for key in job.cells]
     for cell in kept:
@@ -111,8 +113,11 @@ def run(
         raise
     finally:
         document.baseline = _baseline(document)
+        document.parity = compare_variants(document, out / VECTORS)
+        document.parity += compare_rerankers(document, out / "runs")
         document.write(file)
     shutil.rmtree(out / WORK, ignore_errors=True)
+    drop_large(out / VECTORS)
     return document
 
 
@@ -158,7 +163,7 @@ def _cells(spec: RunSpec, provider: str, target: str) -> Iterator[CellKey]:
                 continue
             if spec.baseline_only and provider == BASELINE[0] and pipeline != BASELINE[1]:
                 continue
-            for reranker in spec.rerankers if pipeline == "hybrid+rerank" else (NONE,):
+            for reranker in spec.rerankers if pipeline in RERANKED_PIPELINES else (NONE,):
                 yield CellKey(spec.data, provider, target, NONE, store, pipeline, reranker)
 
 
@@ -242,6 +247,7 @@ def _keep(old: ResultDocument, new: ResultDocument, file: Path) -> list[CellResu
             "choose another folder with --out, or start over with --fresh"
         )
     new.resumed_from = [*old.resumed_from, old.created]
+    new.parity = old.parity
     return [cell for cell in old.cells if cell.status == "ok"]
 
 
@@ -292,6 +298,7 @@ def _run_job(
         "data": _absolute(spec.data),
         "work": str(work),
         "runs": str(out / "runs"),
+        "vectors": str(vector_file(out / VECTORS, job.cells[0])) if job.cells else "",
         "needs_lexical": job.needs_lexical,
         "cells": [asdict_key(key) for key in job.cells],
     }

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from harness.agreement import agreement_sentences
 from harness.metrics import Metric
 from harness.render.format import interval, megabytes, p_value, percent, score, seconds, signed
+from harness.rerank_findings import rerank_sentences
 from harness.results import ResultDocument
 from harness.rows import Difference, Row, clean, differences, main_metric, make_rows, strata
 from harness.rows import winner as best_of
@@ -23,6 +25,9 @@ LEAST_DIFFERENCE = 1e-6
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What a run says.
+
+    A cell that is marked because it does not agree with its model's reference is neither winner, nor
+    runner-up, nor among the equals.
 
     Attributes:
         sentences: for people, the most important first.
@@ -58,20 +63,28 @@ def verdict(document: ResultDocument, metric: str | None = None) -> Verdict:
     metric = metric or main_metric(document)
     rows = make_rows(document, metric)
     best = best_of(rows)
+    doubted = sorted((row for row in rows if row.ok and row.doubt), key=lambda r: -_mean(r))
+    if best is None and doubted:
+        first = f"Nothing can be recommended: {doubted[0].label} scores highest, but {doubted[0].doubt}."
+        return Verdict((first, *agreement_sentences(document), *_cautions(document, rows, metric)), metric)
     if best is None:
         first = f"Not measured: no cell has a value of {metric_title(metric)}."
         return Verdict((first, *_cautions(document, rows, metric)), metric)
-    others = sorted((row for row in rows if row.ok and row is not best), key=lambda r: -_mean(r))
+    others = sorted(
+        (row for row in rows if row.ok and row is not best and not row.doubt), key=lambda r: -_mean(r)
+    )
     seed = int(document.spec.get("seed") or 0)
     apart = differences([(best.cell, row.cell) for row in others], metric, seed)
     equals = [row for row, found in zip(others, apart) if found is None or not found.sure]
     baseline = next((row for row in rows if row.is_baseline and row.ok), None)
     change = _headline_change(best, baseline)
     sentences = [
-        _winner_sentence(document, best, metric),
+        _winner_sentence(document, best, metric, doubted),
         *_baseline_sentences(best, baseline, rows, change),
         *_rival_sentences(others, apart, equals),
+        *rerank_sentences(rows, best, metric, seed),
         *_cost_sentences(best, baseline, equals),
+        *agreement_sentences(document),
         *_cautions(document, rows, metric),
     ]
     return Verdict(
@@ -90,14 +103,16 @@ def _mean(row: Row) -> float:
     return row.cell.mean(row.main) or 0.0
 
 
-def _winner_sentence(document: ResultDocument, best: Row, metric: str) -> str:
+def _winner_sentence(document: ResultDocument, best: Row, metric: str, doubted: Sequence[Row]) -> str:
+    """The winner; before it, what scores higher and is not recommended."""
     found = best.cell.metrics[metric]
     bounds = interval(found.low, found.high)
     n = len(document.dataset.get("query_ids", ()))
-    return (
-        f"{best.label} scores highest: {metric_title(metric)} {score(found.mean)} "
-        f"(95 % interval {bounds}, {n} judged queries)."
-    )
+    own = f"{metric_title(metric)} {score(found.mean)} (95 % interval {bounds}, {n} judged queries)"
+    if doubted and _mean(doubted[0]) > _mean(best):
+        above = f"{doubted[0].label} scores highest ({score(_mean(doubted[0]))}) but is not recommended"
+        return f"{above}: {doubted[0].doubt}. Next is {best.label}: {own}."
+    return f"{best.label} scores highest: {own}."
 
 
 def _evidence(found: Difference) -> str:

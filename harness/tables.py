@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.render.format import interval, megabytes, milliseconds, number, rate, score, signed
 from harness.results import CellKey, ResultDocument
-from harness.rows import Row, clean, make_rows, metric_names
+from harness.rows import Row, clean, doubt, make_rows, metric_names
 from harness.summary import metric_title, reasons
 from rag_core.errors import InvalidArgumentError
 
@@ -17,6 +17,8 @@ __all__ = ["KEY_COLUMNS", "SPEED_COLUMNS", "pipe_table", "records", "show", "ter
 
 KEY_COLUMNS = ("data", "provider", "target", "dtype", "store", "pipeline", "reranker", "status")
 SPEED_COLUMNS = ("p50_s", "p95_s", "docs_per_s", "peak_rss_bytes")
+#: Last column where a cell is marked, and the mark itself, in the terminal's first column too.
+MARK_COLUMN, MARK = "mark", "!"
 #: What the columns of figures need beside a system's name folded to a few characters.
 NARROWEST = 72
 #: From this width on columns stand two blanks apart.
@@ -24,7 +26,10 @@ ROOMY = 96
 
 
 def records(document: ResultDocument) -> list[dict[str, Any]]:
-    """One dict per cell: :data:`KEY_COLUMNS`, each metric by its name, :data:`SPEED_COLUMNS`."""
+    """One dict per cell: :data:`KEY_COLUMNS`, each metric by its name, :data:`SPEED_COLUMNS`.
+
+    Where a cell is not to be recommended, all have ``mark`` too: ``!`` of such a cell, None elsewhere.
+    """
     document = clean(document)
     names = metric_names(document)
     out = []
@@ -34,12 +39,20 @@ def records(document: ResultDocument) -> list[dict[str, Any]]:
         record |= {name: cell.mean(name) for name in names}
         record |= {name: cell.speed.get(name) for name in SPEED_COLUMNS}
         out.append(record)
+    if _is_marked(document):  # scripts rely on the columns of a result without marks
+        for cell, record in zip(document.cells, out):
+            record[MARK_COLUMN] = MARK if doubt(cell.key, document.parity) else None
     return out
+
+
+def _is_marked(document: ResultDocument) -> bool:
+    return any(doubt(cell.key, document.parity) for cell in document.cells)
 
 
 def header(document: ResultDocument) -> list[str]:
     """The column names that scripts rely on."""
-    return [*KEY_COLUMNS, *metric_names(document), *SPEED_COLUMNS]
+    names = [*KEY_COLUMNS, *metric_names(document), *SPEED_COLUMNS]
+    return [*names, MARK_COLUMN] if _is_marked(document) else names
 
 
 def show(document: ResultDocument, format: str = "tsv") -> str:
@@ -94,8 +107,8 @@ def pipe_table(columns: Sequence[str], body: Sequence[Sequence[str]], numeric: i
 def terminal_table(document: ResultDocument, width: int = 80) -> str:
     """The table for people, whole within ``width`` columns (72 at least); ends in a newline.
 
-    The highest main metric is marked with ``*``. Cells that failed or could not run stand in the table
-    and, with their reason wrapped, below it.
+    The highest main metric is marked with ``*``, what is not recommended with ``!``. Cells that failed
+    or could not run stand in the table and, with their reason wrapped, below it.
     """
     import io
 
@@ -134,7 +147,7 @@ def _terminal_fields(row: Row) -> list[str]:
         measured = [score(found.mean), interval(found.low, found.high)]
     versus = "base" if row.is_baseline else signed(row.versus.mean) if row.versus else score(None)
     return [
-        "*" if row.is_winner else "",
+        MARK if row.doubt else "*" if row.is_winner else "",
         row.label,
         *measured,
         versus,
@@ -149,6 +162,13 @@ def _legend(rows: Sequence[Row], width: int) -> list[str]:
     lines = []
     if any(row.is_winner for row in rows):
         lines.append("* highest; Δ base: difference from the baseline")
+    doubts: dict[str, list[str]] = {}
+    for row in rows:
+        if row.doubt:
+            doubts.setdefault(row.doubt, []).append(row.label)
+    for reason, names in doubts.items():
+        text = f"{MARK} not recommended: {', '.join(names)}: {reason}"
+        lines += textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False)
     for status in ("failed", "skipped"):
         chosen = [row for row in rows if row.cell.status == status]
         for reason, names in reasons(chosen).items():

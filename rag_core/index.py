@@ -17,7 +17,7 @@ from rag_core.errors import InvalidArgumentError, RagCoreError, StoreError
 from rag_core.fingerprint import Fingerprint
 from rag_core.fusion import rrf
 from rag_core.protocols import EmbedProvider, Reranker, VectorStore
-from rag_core.reranking import rerank_ranking
+from rag_core.reranking import check_mix, interpolate, rerank_ranking
 from rag_core.stores import create_store, open_store
 from rag_core.stores.identity import check_k
 from rag_core.types import EMPTY_RANKING, Document, Query, Ranking
@@ -38,7 +38,8 @@ class Hit:
         document: id, text, title, metadata.
         score: of the last stage that ordered it.
         source: ``vector``, ``bm25``, ``hybrid`` or ``hybrid+rerank``: the stages that placed it.
-        ranks: stage -> rank from 1, of those that found it (``vector``, ``bm25``, ``fused``, ``rerank``).
+        ranks: stage -> rank from 1, of those that found it (``vector``, ``bm25``, ``fused``, ``rerank``, and
+            ``mixed`` where the reranker's ranks were fused with the ``fused`` ones).
         scores: stage -> score, likewise.
     """
 
@@ -185,6 +186,7 @@ class Index:
         rrf_k: float = 60.0,
         rerank: bool = True,
         reranker: Reranker | None = None,
+        rerank_mix: str = "scores",
         where: Mapping[str, Any] | None = None,
         score_threshold: float | None = None,
     ) -> SearchResult:
@@ -196,14 +198,20 @@ class Index:
         Args:
             rerank: False skips the reranker.
             reranker: used in place of the index's own; with neither, the fused order stands.
+            rerank_mix: ``scores`` orders the pool by the reranker's scores alone; ``ranks`` by rank fusion
+                (constant ``rrf_k``) of its order with the fused one, see
+                :func:`rag_core.reranking.interpolate`.
             where: metadata filter, see :mod:`rag_core.filters`.
-            score_threshold: drops hits whose final score is below it, so that fewer than ``top_k`` return.
+            score_threshold: drops hits whose score is below it, so that fewer than ``top_k`` return: the
+                reranker's score where it ran, whatever the mix, else the final one.
 
         Raises:
-            InvalidArgumentError: ``top_k`` or ``candidate_pool`` below 1, bad ``rrf_k`` or ``where``.
+            InvalidArgumentError: ``top_k`` or ``candidate_pool`` below 1, bad ``rrf_k``, ``rerank_mix``
+                or ``where``.
         """
         check_k(top_k)
         check_k(candidate_pool)
+        check_mix(rerank_mix)
         warnings: list[str] = []
         seconds: dict[str, float] = {}
         asked = Query("query", query)
@@ -240,6 +248,8 @@ class Index:
                 warnings += again.warnings
             except RagCoreError as error:
                 warnings.append(f"the reranker failed, the fused order stands: {error}")
+            if rerank_mix == "ranks" and "rerank" in stages:
+                stages["mixed"] = interpolate(pool, stages["rerank"], k=rrf_k)
             seconds["rerank"] = time.perf_counter() - started
         hits = _hits(self.documents, stages, raw_scores, score_threshold)[:top_k]
         return SearchResult(tuple(hits), tuple(warnings), seconds)
@@ -257,7 +267,8 @@ def _hits(
 ) -> list[Hit]:
     """The reranked candidates, then the rest of the fused list, which the reranker has not seen."""
     fused = stages["fused"]
-    reranked = stages["rerank"].doc_ids if "rerank" in stages else ()
+    placed = "mixed" if "mixed" in stages else "rerank"
+    reranked = stages[placed].doc_ids if placed in stages else ()
     ranks = {stage: {d: i for i, d in enumerate(r.doc_ids, 1)} for stage, r in stages.items()}
     scores: dict[str, Mapping[str, float]] = {s: dict(zip(r.doc_ids, r.scores)) for s, r in stages.items()}
     if reranked:
@@ -266,16 +277,16 @@ def _hits(
     seen = set(reranked)
     hits = []
     for doc_id in (*reranked, *(d for d in fused.doc_ids if d not in seen)):
-        last = "rerank" if doc_id in seen else "fused"
-        score = scores[last][doc_id]
-        # a fused score says nothing against a threshold that is meant for the reranker's scores
-        if score_threshold is not None and (not score >= score_threshold or (reranked and last == "fused")):
+        last = placed if doc_id in seen else "fused"
+        # a rank's score says nothing against a threshold that is meant for the reranker's scores
+        held = scores["rerank" if doc_id in seen else "fused"][doc_id]
+        if score_threshold is not None and (not held >= score_threshold or (reranked and last == "fused")):
             continue
         hits.append(
             Hit(
                 documents[doc_id],
-                score,
-                f"{source}+rerank" if last == "rerank" else source,
+                scores[last][doc_id],
+                f"{source}+rerank" if last == placed else source,
                 {stage: found[doc_id] for stage, found in ranks.items() if doc_id in found},
                 {stage: found[doc_id] for stage, found in scores.items() if doc_id in found},
             )

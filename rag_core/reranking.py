@@ -6,11 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rag_core.errors import ProviderError
+from rag_core.errors import InvalidArgumentError, ProviderError
+from rag_core.fusion import rrf
 from rag_core.protocols import Reranker
 from rag_core.types import Ranking
 
-__all__ = ["Reordered", "RerankStats", "reorder", "rerank_ranking"]
+__all__ = ["MIXES", "Reordered", "RerankStats", "check_mix", "interpolate", "reorder", "rerank_ranking"]
+
+#: What decides the final order: the reranker's scores alone, or its ranks fused with the ranks before it.
+MIXES = ("scores", "ranks")
 
 
 @dataclass(slots=True)
@@ -77,6 +81,44 @@ def reorder(fused: Ranking, scores: Sequence[float]) -> Reordered:
     ids = [fused.doc_ids[i] for i in order]
     shown = [values[i] for i in order] if distinct else [float(len(ids) - i) for i in range(len(ids))]
     return Reordered(Ranking.from_scores(zip(ids, shown)), raw, tuple(warnings))
+
+
+def interpolate(fused: Ranking, reordered: Ranking, *, k: float = 60.0, weight: float = 1.0) -> Ranking:
+    """Reciprocal rank fusion of the order before a reranker with the order after it.
+
+    A document's score is ``1 / (k + rank in fused) + weight / (k + rank in reordered)``. A reranker that
+    is wrong about a strong first stage so costs less, and one that is right gains less. ``weight`` 0 gives
+    the fused order; the larger it is, the closer comes the reranker's. Two neighbours that the reranker
+    swaps have equal sums at weight 1: equal sums keep the fused order, and their scores are set apart by
+    the smallest step of a float64, so that the order stands.
+
+    Args:
+        fused: the candidates in the order before reranking.
+        reordered: the same candidates in the reranker's order.
+        k: damps the lead of the first ranks; above 0.
+        weight: of the reranker's order against 1 for the fused one; finite, from 0.
+
+    Raises:
+        InvalidArgumentError: other documents in ``reordered`` than in ``fused``, or bad ``k`` or ``weight``.
+    """
+    if set(fused.doc_ids) != set(reordered.doc_ids):
+        raise InvalidArgumentError(
+            f"interpolate: {len(fused)} documents before reranking and {len(reordered)} after it are not the "
+            "same; accepted: two orders of the same documents"
+        )
+    both = rrf([fused, reordered], k=k, weights=[1.0, weight])
+    summed = dict(zip(both.doc_ids, both.scores))
+    ids = sorted(fused.doc_ids, key=summed.__getitem__, reverse=True)  # stable: equal sums stay as fused
+    scores = [summed[doc_id] for doc_id in ids]
+    for i in reversed(range(len(ids) - 1)):
+        scores[i] = max(scores[i], math.nextafter(scores[i + 1], math.inf))
+    return Ranking.from_scores(zip(ids, scores))
+
+
+def check_mix(mix: str) -> None:
+    """Raise InvalidArgumentError unless ``mix`` is one of :data:`MIXES`."""
+    if mix not in MIXES:
+        raise InvalidArgumentError(f"rerank_mix is {mix!r}; accepted: {', '.join(MIXES)}")
 
 
 def rerank_ranking(reranker: Reranker, query: str, fused: Ranking, texts: Sequence[str]) -> Reordered:

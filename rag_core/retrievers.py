@@ -8,7 +8,7 @@ from typing import Any
 from rag_core.errors import InvalidArgumentError, RagCoreError
 from rag_core.fusion import rrf
 from rag_core.protocols import EmbedProvider, Reranker, Retriever, VectorStore
-from rag_core.reranking import rerank_ranking
+from rag_core.reranking import check_mix, interpolate, rerank_ranking
 from rag_core.stores.identity import check_identity, check_k
 from rag_core.types import EMPTY_RANKING, Query, Ranking, Run
 
@@ -80,15 +80,27 @@ class HybridRetriever:
 class RerankedRetriever:
     """The first ``pool`` documents of another retriever, in the order of a reranker.
 
-    ``text_of`` gives the text of a document id as the reranker should read it.
+    ``text_of`` gives the text of a document id as the reranker should read it. With ``rerank_mix``
+    ``ranks`` the reranker's order is fused with the other retriever's instead of replacing it.
+
+    Raises:
+        InvalidArgumentError: ``pool`` below 1 or unknown ``rerank_mix``.
     """
 
     def __init__(
-        self, inner: Retriever, reranker: Reranker, text_of: Callable[[str], str], pool: int = 50
+        self,
+        inner: Retriever,
+        reranker: Reranker,
+        text_of: Callable[[str], str],
+        pool: int = 50,
+        *,
+        rerank_mix: str = "scores",
     ) -> None:
         check_k(pool)
+        check_mix(rerank_mix)
         self.inner, self.reranker, self.text_of, self.pool = inner, reranker, text_of, pool
-        self.name = f"{inner.name}+{reranker.name}"
+        self.rerank_mix = rerank_mix
+        self.name = f"{inner.name}+{reranker.name}" + ("+rrf" if rerank_mix == "ranks" else "")
 
     def search(self, queries: Sequence[Query], k: int, where: Mapping[str, Any] | None = None) -> Run:
         """The best ``k`` of the reranked pool. Queries on which the reranker fails stand in ``failed``."""
@@ -102,9 +114,10 @@ class RerankedRetriever:
                 continue
             try:
                 texts = [self.text_of(doc_id) for doc_id in fused.doc_ids]
-                rankings[query.query_id] = rerank_ranking(
-                    self.reranker, query.text, fused, texts
-                ).ranking.top(k)
+                ranking = rerank_ranking(self.reranker, query.text, fused, texts).ranking
+                if self.rerank_mix == "ranks":
+                    ranking = interpolate(fused, ranking)
+                rankings[query.query_id] = ranking.top(k)
             except RagCoreError as error:
                 failed[query.query_id] = str(error)
         return Run(self.name, rankings, failed)

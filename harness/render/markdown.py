@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from harness.render import blocks, plots
+from harness.render import blocks, economics, plots
 from harness.render.format import (
     MISSING,
     interval,
@@ -17,10 +17,11 @@ from harness.render.format import (
     score,
     signed,
 )
+from harness.render.variants import agreement
 from harness.results import ResultDocument, write_atomic
 from harness.rows import Row, clean, main_metric, make_rows, metric_names, strata
 from harness.summary import metric_title, verdict
-from harness.tables import pipe_table
+from harness.tables import MARK, pipe_table
 from rag_core.errors import MissingExtraError
 
 __all__ = ["FILE", "render", "write"]
@@ -63,6 +64,8 @@ def render(document: ResultDocument, figures: Sequence[str] = (), plot_note: str
         _plots(figures, plot_note),
         _strata(document, rows, "lang", f"## {metric_title(metric)} by language of the query"),
         _strata(document, rows, "kind", f"## {metric_title(metric)} by kind of query"),
+        economics.reranking(rows, int(document.spec.get("seed") or 0)),
+        agreement(document),
         blocks.speed(rows),
         blocks.stages(rows),
         blocks.not_measured(document, rows),
@@ -84,7 +87,7 @@ def _title(document: ResultDocument) -> str:
 def _main_table(rows: Sequence[Row], metric: str) -> str:
     title = metric_title(metric)
     columns: list[Column] = [
-        ("system", lambda row: f"**{row.label}**" if row.is_winner else row.label),
+        ("system", _marked),
         ("status", lambda row: row.cell.status),
         (title, lambda row: score(row.score.mean) if row.ok and row.score else MISSING),
         ("95 % interval", lambda row: interval(row.score.low, row.score.high) if row.score else MISSING),
@@ -102,10 +105,17 @@ def _main_table(rows: Sequence[Row], metric: str) -> str:
         [[make(row) for _, make in columns] for row in rows],
         numeric=len(columns) - 2,
     )
+    marked = f", and with {MARK} what is not recommended" if any(row.doubt for row in rows) else ""
     return table + (
-        "\nBold: the highest. Δ: difference from the baseline on the same queries, with a bootstrap "
+        f"\nBold: the highest{marked}. Δ: difference from the baseline on the same queries, with a bootstrap "
         "interval; p values of the randomisation test after Holm's correction.\n"
     )
+
+
+def _marked(row: Row) -> str:
+    if row.doubt:
+        return f"{MARK} {row.label}"
+    return f"**{row.label}**" if row.is_winner else row.label
 
 
 def _versus(make: Callable[..., str]) -> Callable[[Row], str]:

@@ -1,4 +1,4 @@
-"""Three plots as SVG and PNG: quality with intervals, quality against latency, latency by stage.
+"""Plots as SVG and PNG: quality with intervals, against latency, latency by stage, quality by rerank depth.
 
 Figures are made through matplotlib's objects and drawn by Agg and the SVG writer directly, never by pyplot:
 no display, no MPLBACKEND and no state outside this module matter. The same document gives the same bytes.
@@ -22,13 +22,18 @@ from harness.rows import Row, clean, main_metric, make_rows
 from harness.summary import Verdict, metric_title, verdict
 from rag_core.errors import MissingExtraError
 
-__all__ = ["FIGURES", "Plot", "pareto", "require", "write"]
+__all__ = ["FIGURES", "Plot", "headline", "pareto", "require", "write"]
 
 #: Okabe and Ito's palette: told apart with every common kind of colour blindness.
 BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 SKY, PURPLE, GREY, INK = "#56B4E9", "#CC79A7", "#6B6B6B", "#222222"
 STAGE_COLOURS = dict(zip(STAGES, (BLUE, SKY, ORANGE, PURPLE, GREEN)))
-PIPELINE_MARKS = {"vector": ("o", BLUE), "bm25": ("s", ORANGE), "hybrid": ("D", GREEN)}
+PIPELINE_MARKS = {
+    "vector": ("o", BLUE),
+    "bm25": ("s", ORANGE),
+    "hybrid": ("D", GREEN),
+    "hybrid+rerank+rrf": ("v", RED),
+}
 OTHER_MARK = ("^", PURPLE)
 #: Inches and dots per inch: 900 pixels wide.
 WIDTH_IN, DPI = 9.0, 100
@@ -120,7 +125,7 @@ def _short(label: str) -> str:
     return "\n".join(textwrap.wrap(label, LONGEST_LINE, max_lines=2, break_on_hyphens=False))
 
 
-def _headline(axes: Any, finding: str, detail: str) -> None:
+def headline(axes: Any, finding: str, detail: str) -> None:
     """The finding as title, broken to the figure's width, and below it how it was measured."""
     figure, left = axes.figure, 0.01
     figure.suptitle("\n".join(textwrap.wrap(finding, 76)), x=left, ha="left", fontsize=14, fontweight="bold")
@@ -185,7 +190,7 @@ def draw_quality(document: ResultDocument, rows: Sequence[Row], said: Verdict) -
     n = len(document.dataset.get("query_ids", ()))
     axes.set_xlabel(f"{metric_title(metric)} (0 to 1, higher is better)")
     axes.set_ylabel("system")
-    _headline(
+    headline(
         axes,
         _finding(rows, said, metric),
         f"{document.name}: mean over {n} judged queries with its 95 % interval",
@@ -252,7 +257,7 @@ def draw_quality_latency(document: ResultDocument, rows: Sequence[Row], said: Ve
         gain = score(points[front[-1]][1] - points[front[0]][1])
         gained = f"{gain} {metric_title(metric)} over {fastest.label}"
         finding = f"{best.label} gains {gained} for {factor} times its p95"
-    _headline(axes, finding, f"{document.name}: the line joins what nothing else beats in both")
+    headline(axes, finding, f"{document.name}: the line joins what nothing else beats in both")
     names = [_short(row.label) + (" (baseline)" if row.is_baseline else "") for row in chosen]
     # most useful first: where there is no room the last ones stay without a name
     order = [*front, *(i for i in range(len(chosen)) if i not in front)]
@@ -316,7 +321,7 @@ def draw_stages(document: ResultDocument, rows: Sequence[Row], said: Verdict) ->
     total = sum(ms for _, ms in parts)
     name, ms = max(parts, key=lambda part: part[1])
     share = "over 99 %" if 0.995 <= ms / total < 1 else f"{100 * ms / total:.0f} %"
-    _headline(
+    headline(
         axes,
         f"{slowest.label} takes longest, {number(total)} ms; {share} of it in stage “{name}”",
         f"{document.name}: medians of the warm, timed queries; cold start not included",
@@ -324,8 +329,16 @@ def draw_stages(document: ResultDocument, rows: Sequence[Row], said: Verdict) ->
     return figure
 
 
+def draw_rerank_depth(document: ResultDocument, rows: Sequence[Row], said: Verdict) -> Any:
+    """See :func:`harness.render.rerank_plot.draw_rerank_depth`, which builds on this module."""
+    from harness.render import rerank_plot
+
+    return rerank_plot.draw_rerank_depth(document, rows, said)
+
+
 FIGURES = (
     Plot("quality", "Quality of each system with its 95 % interval, against the baseline", draw_quality),
     Plot("quality_latency", "Quality of each system against its latency at p95", draw_quality_latency),
     Plot("latency_stages", "Median latency of each system by stage, stacked", draw_stages),
+    Plot("rerank_depth", "Quality and latency against the depth of reranking", draw_rerank_depth),
 )

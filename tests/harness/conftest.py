@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from harness.config import DEFAULT_METRICS, RunSpec
+from harness.economics import METRICS
 from harness.results import CellKey, CellResult, MetricResult, ResultDocument, StageTimes
 from harness.significance import bootstrap_interval
 from harness.timing import summary_s
@@ -191,9 +193,103 @@ def make_document(queries: int = QUERIES) -> ResultDocument:
     )
 
 
+def add_reranked(
+    document: ResultDocument,
+    shift: float,
+    reranker: str = "fine",
+    provider: str = "e5-small",
+    mix: str = "scores",
+) -> CellResult:
+    """Put a reranked cell into ``document``: the values of ``provider``'s hybrid moved by about ``shift``."""
+    pipeline = "hybrid+rerank" + ("+rrf" if mix == "ranks" else "")
+    wanted = (provider, "hybrid", "ok")
+    (plain,) = (c for c in document.cells if (c.key.provider, c.key.pipeline, c.status) == wanted)
+    key = replace(plain.key, pipeline=pipeline, reranker=reranker)
+    metrics = {}
+    for name, found in plain.metrics.items():
+        noise = np.random.default_rng(7).normal(0, 0.05, len(found.per_query))
+        noise -= noise.mean()
+        values = np.clip(np.array(found.per_query, float) + shift + (noise if shift else 0), 0, 1)
+        low, high = bootstrap_interval(values, resamples=200)
+        metrics[name] = MetricResult(float(values.mean()), low, high, values.tolist())
+    source = dict(zip(METRICS, ("precision@5", "recall@10", "ndcg@10", "mrr@10")))
+    before = {name: plain.metrics[mine].per_query for name, mine in source.items()}
+    after = {name: metrics[mine].per_query for name, mine in source.items()}
+    main = after["ndcg@10"]
+    rerank: dict[str, Any] = {
+        "mix": mix,
+        "pool_file": "x.pool.json",
+        "top": 10,
+        "before": before,
+        "after": after,
+        "ceiling": dict.fromkeys(METRICS, 0.97),
+        "fates": {
+            "relevant": 160,
+            "not_in_pool": 11,
+            "below_top": 22,
+            "in_top": 127,
+            "pushed_out": 13,
+            "lifted_in": 14,
+        },
+        "depths": [
+            {
+                "depth": depth,
+                "means": {name: float(np.mean(values)) for name, values in after.items()},
+                "per_query": main,
+                "median_s": depth * 0.002,
+                "n_timed": 20,
+            }
+            for depth in (10, 20, 50)
+        ],
+        "added_s": 0.1,
+        "share_of_p95": 0.65,
+        "points_per_ms": shift,
+    }
+    stages = {**plain.stages, "rerank": StageTimes([0.1] * len(plain.total_s), [])}
+    total = [s + 0.1 for s in plain.total_s]
+    speed = {**plain.speed, **summary_s(total)}
+    cell = replace(plain, key=key, metrics=metrics, stages=stages, total_s=total, speed=speed, rerank=rerank)
+    document.cells.append(cell)
+    return cell
+
+
+@pytest.fixture(scope="session")
+def reranked() -> Callable[..., CellResult]:
+    """:func:`add_reranked`."""
+    return add_reranked
+
+
 @pytest.fixture
 def document() -> ResultDocument:
     return make_document()
+
+
+@pytest.fixture
+def marked() -> ResultDocument:
+    """e5-small differs from the fp32 reference minilm stands in for; minilm itself is that reference."""
+    made = make_document()
+    minilm, e5 = (
+        {"kind": "embedder", "provider": provider, "target": "cpu", "dtype": dtype, "model": "m"}
+        for provider, dtype in (("minilm", "int8"), ("e5-small", "q4"))
+    )
+    reference = {"provider": "minilm", "target": "cpu", "dtype": "int8"}
+    made.parity = [
+        {**minilm, "reference": None, "fp32_reference": False, "verdict": "reference", "reason": ""},
+        {
+            **e5,
+            "reference": reference,
+            "fp32_reference": False,
+            "min_cosine": 0.41288,
+            "p1_cosine": 0.5,
+            "overlap_at_10": 0.31,
+            "difference": {"mean": -0.1, "low": -0.2, "high": 0.01},
+            "n_texts": 163,
+            "n_queries": 43,
+            "verdict": "differs",
+            "reason": "top-10 overlap 0.31 (at least 0.8 expected)",
+        },
+    ]
+    return made
 
 
 @pytest.fixture(scope="session")

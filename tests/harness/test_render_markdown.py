@@ -197,3 +197,29 @@ def test_markup_is_escaped_and_words_are_left_alone() -> None:
     assert escape("a_b_c _x_ *y* <b> p < 0.1 [z]\nnext\\") == (
         "a_b_c \\_x\\_ \\*y\\* \\<b> p < 0.1 \\[z] next\\\\"
     )
+
+
+def test_variants_of_a_model_stand_in_a_table(marked: ResultDocument) -> None:
+    lines = section(render(marked), "Agreement of variants")
+    assert lines[0].startswith(
+        "| system | target | dtype | reference | verdict | min cosine | 1st percentile |"
+    )
+    assert lines[2] == "| minilm | cpu | int8 | – | reference |" + " – |" * 5 + " 10.0 | – | 4.24 | – |"
+    assert lines[3].startswith(
+        "| ! e5-small | cpu | q4 | minilm (cpu, int8) | differs | 0.41288 | 0.50000 | 0.310 | −0.100 "
+        "| −0.200 to +0.010 | 10.0 | 1.00 | 45.6 | "
+    )
+    assert "floats must reach it" in lines[5]
+    assert lines[7:] == [
+        "- e5-small (cpu, q4): top-10 overlap 0.31 (at least 0.8 expected)",
+        "- no fp32 reference: minilm (cpu, int8) stands in for it",
+    ]
+    results = section(render(marked), "Results")
+    assert results[5].startswith("| ! e5-small · hybrid | ok |")
+    assert results[2].startswith("| **bm25** | ok |")
+    assert "Bold: the highest, and with ! what is not recommended." in results[-1]
+
+
+def test_without_variants_there_is_no_such_table(document: ResultDocument) -> None:
+    assert "Agreement of variants" not in render(document)
+    assert "not recommended" not in render(document)

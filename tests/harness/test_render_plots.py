@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -35,10 +36,13 @@ def drawn(factory: Factory, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     return {path.stem: words(path) for path in folder.glob("*.svg")}
 
 
-def test_three_plots_in_two_formats(document: ResultDocument, tmp_path: Path) -> None:
+def test_plots_in_two_formats_without_that_of_rerank_depth(document: ResultDocument, tmp_path: Path) -> None:
     paths = write(document, tmp_path)
     assert [path.name for path in paths] == [
-        f"{figure.stem}.{suffix}" for figure in FIGURES for suffix in ("svg", "png")
+        f"{figure.stem}.{suffix}"
+        for figure in FIGURES
+        if figure.stem != "rerank_depth"  # no row was reranked
+        for suffix in ("svg", "png")
     ]
     for path in paths:
         if path.suffix == ".png":
@@ -181,3 +185,38 @@ def test_a_display_backend_and_no_display_do_not_matter(document: ResultDocument
     here.mkdir()
     write(document, here)
     assert (here / "quality.svg").read_bytes() == (tmp_path / "quality.svg").read_bytes()
+
+
+def test_quality_and_time_against_depth(
+    document: ResultDocument, reranked: Callable[..., object], tmp_path: Path
+) -> None:
+    reranked(document, -0.1)
+    reranked(document, -0.02, mix="ranks")
+    write(document, tmp_path)
+    text = words(tmp_path / "rerank_depth.svg")
+    assert "nDCG@10 (higher is better)" in text
+    assert "median, ms (lower is better)" in text
+    assert {"0", "10", "20", "50", "depth: documents given to the reranker"} <= set(text.splitlines())
+    assert "e5-small · hybrid+rerank+rrf · fine: highest without reranking (0.796)" in text
+    assert "e5-small · hybrid+rerank · fine" in text.splitlines()
+    head = (tmp_path / "rerank_depth.png").read_bytes()[:24]
+    assert int.from_bytes(head[16:20], "big") == 900
+    points = words(tmp_path / "quality_latency.svg").splitlines()
+    assert {"hybrid+rerank", "hybrid+rerank+rrf"} <= set(points)
+
+
+def test_a_finding_with_a_best_depth_and_a_wide_range_of_times(
+    document: ResultDocument, reranked: Callable[..., Any], tmp_path: Path
+) -> None:
+    made = reranked(document, 0.1)
+    made.rerank["depths"][2]["per_query"] = made.rerank["before"]["ndcg@10"]
+    made.rerank["depths"][2]["means"] = {"ndcg@10": 0.796}
+    made.rerank["depths"][0]["median_s"] = 0.0001
+    made.rerank["depths"][1]["median_s"] = None
+    write(document, tmp_path)
+    text = " ".join(words(tmp_path / "rerank_depth.svg").splitlines())
+    assert "highest at depth 10 (0.8" in text
+    assert "0.796 without, 0.796 at depth 50" in text
+    document.cells.remove(made)
+    write(document, tmp_path)
+    assert not (tmp_path / "rerank_depth.svg").exists()

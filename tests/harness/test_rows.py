@@ -14,6 +14,7 @@ from harness.rows import (
     Difference,
     clean,
     difference,
+    doubt,
     labels,
     main_metric,
     make_rows,
@@ -150,3 +151,17 @@ def test_a_missing_value_is_never_averaged_away(document: ResultDocument) -> Non
     parts = strata(document, "lang", "ndcg@10")
     assert parts[0].means[document.cells[0].key.cell_id] is None
     assert parts[1].means[document.cells[0].key.cell_id] is not None
+
+
+def test_a_mark_follows_provider_and_target_or_the_reranker(marked: ResultDocument) -> None:
+    rows = make_rows(marked)
+    assert {row.label for row in rows if row.doubt} == {"e5-small · vector", "e5-small · hybrid"}
+    assert [row.label for row in rows if row.is_winner] == ["bm25"]
+    assert winner([row for row in rows if row.doubt]) is None
+    entry = marked.parity[1]
+    assert doubt(key("e5-small", target="nvidia"), [entry]) == ""
+    assert doubt(key("e5-small"), [{**entry, "verdict": "equivalent"}]) == ""
+    judge = {**entry, "kind": "reranker", "provider": "maxsim?dtype=int8", "reason": "another order"}
+    assert doubt(key("any", "hybrid+rerank", "maxsim?dtype=int8"), [entry, judge]) == "another order"
+    both = doubt(key("e5-small", "hybrid+rerank", "maxsim?dtype=int8"), [entry, judge])
+    assert both == "top-10 overlap 0.31 (at least 0.8 expected); another order"

@@ -13,12 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from harness.config import RunSpec
 from harness.results import load_result, result_schema
 from harness.runner import Event, ResultConflictError, plan, run
-from rag_core.errors import UnknownNameError
+from rag_core.errors import InvalidArgumentError, UnknownNameError
 from rag_core.registry import EMBEDDERS
 
 PLUGIN = """
@@ -216,6 +217,27 @@ def test_rerankers_each_have_a_cell(data: Path, tmp_path: Path) -> None:
     assert "same score" in " ".join(cells["noop"].warnings)
     assert cells["fake-overlap"].settings["reranker"] != cells["noop"].settings["reranker"]
     assert set(cells["noop"].stages) == {"embed", "vector", "bm25", "fusion", "rerank"}
+
+
+def test_ranks_fused_with_the_order_before_are_a_pipeline_to_ask_for(data: Path, tmp_path: Path) -> None:
+    pipelines = ("hybrid", "hybrid+rerank+rrf", "hybrid+rerank")
+    settings = {"pipelines": pipelines, "rerankers": ("noop", "fake-overlap")}
+    out = tmp_path / "out"
+    document = run(spec(data, "fake", **settings), out)
+    cells = {(cell.key.pipeline, cell.key.reranker): cell for cell in document.cells}
+    plain = cells["hybrid", "-"].metrics["ndcg@10"].per_query
+    assert len(cells) == 5
+    assert cells["hybrid", "-"].rerank is None
+    for (pipeline, reranker), cell in cells.items():
+        if reranker != "-":
+            assert cell.rerank is not None
+            assert cell.rerank["before"]["ndcg@10"] == plain
+            assert cell.rerank["mix"] == ("ranks" if pipeline.endswith("rrf") else "scores")
+            assert (out / "runs" / cell.rerank["pool_file"]).exists()
+    jsonschema.validate(document.as_dict(), result_schema())
+    with pytest.raises(InvalidArgumentError, match="hybrid\\+rerank\\+rrf"):
+        spec(data, "fake", pipelines=("rerank",))
+    assert "hybrid+rerank+rrf" not in RunSpec(data="town", providers=("fake",)).pipelines
 
 
 def test_a_reranker_says_what_it_cut_and_which_languages_it_lacks(

@@ -38,6 +38,18 @@ def test_it_accepts_nulls_where_nothing_was_measured(
     assert list(validator.iter_errors(document.as_dict())) == []
 
 
+def test_it_accepts_the_agreement_of_variants_and_files_from_before(
+    marked: ResultDocument, validator: jsonschema.Draft202012Validator
+) -> None:
+    values = marked.as_dict()
+    assert list(validator.iter_errors(values)) == []
+    values["parity"][1]["verdict"] = "fine"
+    assert [error.json_path for error in validator.iter_errors(values)] == ["$.parity[1].verdict"]
+    del values["parity"]
+    assert list(validator.iter_errors(values)) == []
+    assert ResultDocument.from_dict(values).parity == []
+
+
 Edit = Callable[[dict[str, Any]], Any]
 
 

@@ -162,3 +162,48 @@ def test_another_metric(document: ResultDocument) -> None:
     assert "MAP@100" in said.sentences[0]
     assert metric_title("mrr@10") == "MRR@10"
     assert metric_title("answer_f1") == "answer_f1"
+
+
+def test_a_variant_that_differs_is_neither_winner_nor_rival(marked: ResultDocument) -> None:
+    said = verdict(marked)
+    assert said.winner == "bm25/cpu/-/-/bm25/-"
+    assert said.runner_up == "minilm/cpu/int8/flat/vector/-"
+    assert not {E5_HYBRID, E5_VECTOR} & set(said.equals)
+    assert said.sentences[0].startswith(
+        "e5-small · hybrid scores highest (0.796) but is not recommended: top-10 overlap 0.31 (at least 0.8 "
+        "expected). Next is bm25: nDCG@10 "
+    )
+    assert (
+        "Compared with minilm (cpu, int8), for want of an fp32 reference: e5-small (cpu, q4) differs (cosine "
+        "at least 0.4128, top-10 overlap 0.310, nDCG@10 −0.100)."
+    ) in said.sentences
+    assert (
+        "e5-small (cpu, q4) is not recommended: top-10 overlap 0.31 (at least 0.8 expected)."
+        in said.sentences
+    )
+
+
+def test_variants_that_agree_are_told_with_their_speed(marked: ResultDocument) -> None:
+    reference, other = marked.parity
+    reference["fp32_reference"] = True
+    other |= {"verdict": "equivalent", "reason": ""}
+    said = verdict(marked)
+    assert said.winner == E5_HYBRID
+    assert (
+        "Compared with minilm (cpu, int8): e5-small (cpu, q4) gives other vectors but equivalent results "
+        "(cosine at least 0.4128, top-10 overlap 0.310, nDCG@10 −0.100) at 1.00 × the documents a second."
+    ) in said.sentences
+    for missing in ("min_cosine", "overlap_at_10", "difference"):
+        del other[missing]
+    other |= {"verdict": "not compared", "reason": "vectors were not kept"}
+    assert "e5-small (cpu, q4) was not compared: vectors were not kept." in verdict(marked).sentences
+
+
+def test_nothing_is_recommended_where_all_are_marked(marked: ResultDocument) -> None:
+    marked.cells = [c for c in marked.cells if c.key.provider == "e5-small"]
+    said = verdict(marked)
+    assert (said.winner, said.equals) == (None, ())
+    assert said.sentences[0] == (
+        "Nothing can be recommended: e5-small · hybrid scores highest, but top-10 overlap 0.31 (at least 0.8 "
+        "expected)."
+    )

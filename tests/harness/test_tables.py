@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 
 from harness.results import ResultDocument
-from harness.tables import pipe_table, show, terminal_table
+from harness.tables import pipe_table, records, show, terminal_table
 from rag_core.errors import InvalidArgumentError
 
 HEADER = [
@@ -92,6 +92,19 @@ def test_the_terminal_table_says_what_matters(document: ResultDocument) -> None:
     assert "base" in next(line for line in lines if "fake · hybrid" in line)
     assert any(line.startswith("failed: broken · vector, broken · hybrid: RuntimeError") for line in lines)
     assert "failed" in next(line for line in lines if line.strip().startswith("broken · vector"))
+
+
+def test_what_is_not_recommended_is_marked(marked: ResultDocument) -> None:
+    assert [r["mark"] for r in records(marked)] == [None, None, "!", "!", None, None, None, None]
+    tsv = [line.split("\t") for line in show(marked).splitlines()]
+    assert tsv[0] == [*HEADER, "mark"]
+    assert [line[-1] for line in tsv[1:]] == ["", "", "!", "!", "", "", "", ""]
+    lines = terminal_table(marked, 100).splitlines()
+    assert [line[0] for line in lines if "e5-small · " in line][:2] == ["!", "!"]
+    assert next(line for line in lines if line.startswith("*  ")).split()[1] == "bm25"
+    said = next(line for line in lines if line.startswith("! not recommended: "))
+    assert said.startswith("! not recommended: e5-small · vector, e5-small · hybrid: top-10 overlap 0.31")
+    assert all(cell_len(line) <= 80 for line in terminal_table(marked, 80).splitlines())
 
 
 def test_long_names_are_folded_not_cut(document: ResultDocument) -> None:

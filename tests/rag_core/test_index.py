@@ -84,6 +84,29 @@ def test_documents_beyond_the_pool_follow_in_fused_order(index: Index) -> None:
     assert {hit.source for hit in result[1:]} <= {"hybrid"}
 
 
+def test_ranks_may_be_fused_with_the_order_before(index: Index) -> None:
+    fused = index.hybrid_search("ferry", 10)
+    reranker = Scripted([0.1, 0.5, 0.9])
+    plain = index.hybrid_search("ferry", 10, reranker=reranker)
+    mixed = index.hybrid_search("ferry", 10, reranker=reranker, rerank_mix="ranks")
+    assert ids(plain) == ids(fused)[::-1]
+    assert ids(mixed) == [ids(fused)[0], ids(fused)[2], ids(fused)[1]]  # equal sums stay as fused
+    assert mixed[0].score == mixed[0].scores["mixed"] == pytest.approx(1 / 61 + 1 / 63)
+    assert mixed[0].scores["rerank"] == 0.1
+    assert (mixed[0].ranks["rerank"], mixed[0].ranks["mixed"], mixed[0].source) == (3, 1, "hybrid+rerank")
+    # the threshold speaks of the reranker's scores, whatever the mix
+    cut = index.hybrid_search("ferry", reranker=reranker, rerank_mix="ranks", score_threshold=0.4)
+    assert ids(cut) == ids(mixed)[1:]
+
+
+def test_ranks_without_a_reranker_are_the_fused_order(index: Index) -> None:
+    broken = index.hybrid_search("ferry", reranker=Scripted(None), rerank_mix="ranks")
+    assert ids(broken) == ids(index.hybrid_search("ferry", rerank_mix="ranks"))
+    assert "the fused order stands" in broken.warnings[0]
+    with pytest.raises(InvalidArgumentError, match="accepted: scores, ranks"):
+        index.hybrid_search("ferry", rerank_mix="votes")
+
+
 def test_rerank_false_skips_it(index: Index) -> None:
     reranker = Scripted(None)
     assert index.hybrid_search("ferry", rerank=False, reranker=reranker).warnings == ()

@@ -1,4 +1,4 @@
-"""Order and ties of reranked lists."""
+"""Order and ties of reranked lists, and their fusion with the order before."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import math
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rag_core.errors import ProviderError
-from rag_core.reranking import reorder, rerank_ranking
+from rag_core.errors import InvalidArgumentError, ProviderError
+from rag_core.fusion import rrf
+from rag_core.reranking import check_mix, interpolate, reorder, rerank_ranking
 from rag_core.types import Ranking
 
 FUSED = Ranking.from_scores({"a": 0.5, "b": 0.4, "c": 0.3})
@@ -69,3 +72,108 @@ def test_no_candidates_never_reach_the_reranker() -> None:
             raise AssertionError("called")
 
     assert len(rerank_ranking(Never(), "q", Ranking.from_scores(()), []).ranking) == 0
+
+
+def test_o29_top_k_and_equal_texts_move_no_score() -> None:
+    """O29: every (id, score) is that of the pair alone, whatever is cut and whichever texts are equal."""
+    length = {"bb": 2.0, "dddd": 4.0, "c": 1.0}
+
+    class Lengths:
+        name = model = fingerprint = "lengths"
+        target = "cpu"
+
+        def is_available(self) -> bool:
+            return True
+
+        def rerank(self, query: str, candidates: Sequence[str]) -> list[float]:
+            return [length[text] for text in candidates]
+
+    fused = Ranking.from_scores({"d1": 0.9, "d2": 0.8, "d3": 0.7, "d4": 0.6})
+    texts = ["bb", "dddd", "c", "bb"]
+    again = rerank_ranking(Lengths(), "q", fused, texts)
+    assert again.ranking.doc_ids == ("d2", "d1", "d4", "d3")
+    assert again.raw == {"d1": 2.0, "d2": 4.0, "d3": 1.0, "d4": 2.0}
+    for k in (1, 3, 10):
+        assert again.ranking.top(k).doc_ids == ("d2", "d1", "d4", "d3")[:k]
+
+
+def test_o30_scores_that_are_no_help() -> None:
+    """O30: NaN never wins and is told, equal scores keep the order and are told, raw scores decide."""
+    for scores, order, told in (
+        ([0.2, math.nan, 0.9], ("c", "a", "b"), "NaN for 1 of 3"),
+        ([1.0, 1.0, 1.0], ("a", "b", "c"), "the same score"),
+        ([80.0, 90.0, 100.0], ("c", "b", "a"), ""),
+    ):
+        again = reorder(FUSED, scores)
+        assert again.ranking.doc_ids == order
+        assert told in "".join(again.warnings)
+        assert bool(told) == bool(again.warnings)
+
+
+@st.composite
+def scored(draw: st.DrawFn) -> tuple[Ranking, list[float]]:
+    n = draw(st.integers(1, 60))
+    ids = draw(st.permutations([f"d{i}" for i in range(n)]))
+    some = st.one_of(st.floats(allow_nan=True), st.sampled_from([0.0, 1.0]))
+    scores = draw(st.lists(some, min_size=n, max_size=n))
+    return Ranking.from_scores((d, float(n - i)) for i, d in enumerate(ids)), scores
+
+
+@given(scored(), st.floats(0, 1e6), st.floats(0.5, 1000))
+def test_interpolation_is_a_permutation_with_falling_scores(
+    case: tuple[Ranking, list[float]], weight: float, k: float
+) -> None:
+    fused, scores = case
+    after = reorder(fused, scores).ranking
+    mixed = interpolate(fused, after, k=k, weight=weight)
+    assert sorted(mixed.doc_ids) == sorted(fused.doc_ids)
+    assert all(a > b for a, b in zip(mixed.scores, mixed.scores[1:]))
+
+
+@given(scored())
+def test_a_weight_towards_zero_gives_the_fused_order(case: tuple[Ranking, list[float]]) -> None:
+    fused, scores = case
+    after = reorder(fused, scores).ranking
+    for weight in (0.0, 1e-9, 1e-4):
+        assert interpolate(fused, after, weight=weight).doc_ids == fused.doc_ids
+
+
+@given(scored())
+def test_a_large_weight_gives_the_rerankers_order(case: tuple[Ranking, list[float]]) -> None:
+    fused, scores = case
+    after = reorder(fused, scores).ranking
+    assert interpolate(fused, after, weight=1e6).doc_ids == after.doc_ids
+
+
+@given(scored(), st.floats(-1e9, 1e9), st.floats(0, 1e3))
+def test_a_constant_score_keeps_the_fused_order(
+    case: tuple[Ranking, list[float]], score: float, weight: float
+) -> None:
+    fused, _ = case
+    after = reorder(fused, [score] * len(fused)).ranking
+    assert interpolate(fused, after, weight=weight).doc_ids == fused.doc_ids
+
+
+def test_interpolation_by_hand() -> None:
+    """Ranks 1 2 3 and, after the reranker, 3 1 2: b has 1/62 + 1/61, a 1/61 + 1/63, c 1/63 + 1/62."""
+    mixed = interpolate(FUSED, reorder(FUSED, [0.1, 0.9, 0.5]).ranking)
+    assert mixed.doc_ids == ("b", "a", "c")
+    assert mixed.scores == pytest.approx((1 / 62 + 1 / 61, 1 / 61 + 1 / 63, 1 / 63 + 1 / 62))
+    assert mixed == rrf([FUSED, reorder(FUSED, [0.1, 0.9, 0.5]).ranking])
+
+
+def test_equal_sums_keep_the_fused_order() -> None:
+    """Swapped neighbours have equal sums; the rule of rankings alone would put the later id first."""
+    fused = Ranking.from_scores({"a": 2.0, "b": 1.0})
+    mixed = interpolate(fused, reorder(fused, [0.0, 1.0]).ranking)
+    assert mixed.doc_ids == ("a", "b")
+    assert mixed.scores[0] == math.nextafter(mixed.scores[1], 1)
+
+
+def test_interpolation_refuses_other_documents_and_bad_weights() -> None:
+    with pytest.raises(InvalidArgumentError, match="3 documents before reranking and 1 after it"):
+        interpolate(FUSED, Ranking.from_scores({"a": 1.0}))
+    with pytest.raises(InvalidArgumentError, match="weight"):
+        interpolate(FUSED, FUSED, weight=-1.0)
+    with pytest.raises(InvalidArgumentError, match="rerank_mix is 'rank'; accepted: scores, ranks"):
+        check_mix("rank")

@@ -12,6 +12,7 @@ from rag_core.bm25 import BM25
 from rag_core.errors import IdentityMismatchError, InvalidArgumentError, ProviderError
 from rag_core.fusion import rrf
 from rag_core.protocols import Retriever
+from rag_core.reranking import interpolate, reorder
 from rag_core.retrievers import HybridRetriever, RerankedRetriever, VectorRetriever
 from rag_core.stores.flat import FlatStore
 
@@ -77,6 +78,20 @@ def test_noop_keeps_the_fused_order_bit_for_bit(tmp_path: Path) -> None:
     assert {q: r.doc_ids for q, r in after.rankings.items()} == {
         q: r.doc_ids for q, r in before.rankings.items()
     }
+
+
+def test_reranked_by_ranks_is_the_interpolated_order(tmp_path: Path) -> None:
+    hybrid = HybridRetriever([vector_leg(tmp_path), BM25.build(DOCUMENTS)])
+    texts = {d.doc_id: d.text for d in DOCUMENTS}
+    reranker = get_reranker("fake-overlap")
+    run = RerankedRetriever(hybrid, reranker, texts.__getitem__, rerank_mix="ranks").search(QUERIES, 10)
+    assert run.name == "hybrid(vector:fake, bm25)+fake-overlap+rrf"
+    for query in QUERIES:
+        fused = hybrid.search([query], 50).rankings[query.query_id]
+        scores = reranker.rerank(query.text, [texts[d] for d in fused.doc_ids])
+        assert run.rankings[query.query_id] == interpolate(fused, reorder(fused, scores).ranking)
+    with pytest.raises(InvalidArgumentError, match="rerank_mix is 'no'"):
+        RerankedRetriever(hybrid, reranker, str, rerank_mix="no")
 
 
 def test_filters_reach_every_leg(tmp_path: Path) -> None:
