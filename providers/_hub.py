@@ -6,6 +6,7 @@ import contextlib
 import contextvars
 import logging
 import os
+import re
 import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,11 +19,12 @@ from rag_core.errors import ProviderError, ProviderUnavailableError
 from rag_core.progress import tell
 from rag_core.registry import Spec
 
-__all__ = ["can_fetch", "fetch", "is_offline", "may_fetch"]
+__all__ = ["can_fetch", "fetch", "is_hub_name", "is_offline", "may_fetch"]
 
 log = logging.getLogger("rag_core")
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 TRUE = ("1", "true", "yes", "on")
+HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 HUB = "https://huggingface.co"
 #: How long the hub may take to accept a connection: behind a firewall nothing answers at all.
 CONNECT_S = 3.0
@@ -35,9 +37,14 @@ def is_offline(env: Mapping[str, str]) -> bool:
     return any(env.get(name, "").strip().lower() in TRUE for name in OFFLINE)
 
 
+def is_hub_name(model: str) -> bool:
+    """Whether ``model`` reads ``owner/name``; a path begins with a slash, a dot, a tilde or a drive."""
+    return HUB_NAME.fullmatch(model) is not None
+
+
 def may_fetch(model: str, env: Mapping[str, str]) -> bool:
     """Whether ``model`` is a name on the hub, the hub's package is installed and the network allowed."""
-    return "/" in model and not is_offline(env) and installed("huggingface_hub")
+    return is_hub_name(model) and not is_offline(env) and installed("huggingface_hub")
 
 
 def can_fetch(spec: Spec, env: Mapping[str, str]) -> bool:

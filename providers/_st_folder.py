@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 MODULES = ("Transformer", "Pooling", "Normalize")
 #: Positions that these model types keep for padding and never give to a token.
 RESERVED = {"roberta": 2, "xlm-roberta": 2, "camembert": 2, "mpnet": 2}
+#: How a model card shows its model being loaded.
+EXAMPLE = re.compile(r"""SentenceTransformer\(\s*["']([\w.-]+/[\w.-]+)["']""")
 #: ``model_max_length`` of a tokenizer that has no limit is a number like 1e30.
 NO_LIMIT = 1_000_000
 
@@ -59,9 +62,42 @@ class ModelFolder:
             )
         return found
 
+    def model_name(self) -> str:
+        """The model's name: of the hub's cache or the model card's own example, else the folder's."""
+        for part in self.path.parts:
+            if part.startswith("models--"):
+                return part.removeprefix("models--").replace("--", "/")
+        card = self.path / "README.md"
+        text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
+        named = EXAMPLE.search(text)
+        return named[1] if named else self.path.resolve().name
+
+    def is_plain(self) -> bool:
+        """Whether the files ask for one pooling of :data:`POOLINGS` over the transformer and no more."""
+        try:
+            self.pooling()
+        except ProviderUnavailableError:
+            if not (self.path / "modules.json").is_file() or not self._pooling_file().is_file():
+                raise
+            return False
+        return True
+
+    def counts_prompt(self) -> bool:
+        """Whether a prompt's tokens are pooled with those of the text, as they are unless a file says no."""
+        file = self._pooling_file()
+        return not file.is_file() or self._object(str(file.relative_to(self.path))).get(
+            "include_prompt", True
+        )
+
+    def _pooling_file(self) -> Path:
+        folder = "1_Pooling"
+        for module in self.read("modules.json") or []:
+            if str(module.get("type", "")).endswith("Pooling"):
+                folder = str(module.get("path") or folder)
+        return self.path / folder / "config.json"
+
     def pooling(self) -> str:
         """``mean`` or ``cls``, from the pooling module's config."""
-        folder = "1_Pooling"
         for module in self.read("modules.json") or []:
             kind = str(module.get("type", "")).rpartition(".")[2]
             if kind not in MODULES:
@@ -69,9 +105,7 @@ class ModelFolder:
                     self.owner,
                     f"{self.path / 'modules.json'} has a module {kind!r}; accepted: {', '.join(MODULES)}",
                 )
-            if kind == "Pooling":
-                folder = str(module.get("path") or folder)
-        name = f"{folder}/config.json"
+        name = str(self._pooling_file().relative_to(self.path))
         self.require(name, f"or say pooling={' or pooling='.join(POOLINGS)}")
         config = self._object(name)
         modes = [

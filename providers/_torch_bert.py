@@ -75,6 +75,7 @@ class _Encoder:
         self._layers = [self._layer(LAYER.format(n)) for n in range(shape.layers)]
         self._head = self._classifier() if output == "logits" else []
         self._first_only = output == "logits" or (output == "sentence" and pooling == "cls")
+        del self._weights  # every tensor is on the device by now: the host's copy may go
 
     def __call__(self, ids: Ids, mask: Ids, types: Ids) -> NDArray[np.float32]:
         with self._torch.inference_mode():

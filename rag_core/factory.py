@@ -54,6 +54,8 @@ class SpecString:
             problem = "the model is empty"
         elif at and target not in TARGETS:
             problem = f"the target is {target!r} (accepted: {', '.join(TARGETS)})"
+            if "/" in target or os.sep in target:
+                problem += "; a path that holds '@' needs its target behind it, as in st:PATH@cpu"
         elif question and not query:  # parse_qsl takes it for no options on some Python versions
             problem = "there are no options after '?'"
         options: dict[str, str] = {}
