@@ -31,10 +31,6 @@ INPUTS = frozenset(("input_ids", "attention_mask", "token_type_ids"))
 TOKEN_OUTPUTS = ("last_hidden_state", "token_embeddings")
 #: The last layer of a classifier's head, BERT's and RoBERTa's.
 LAST_LAYERS = ("classifier.weight", "classifier.out_proj.weight")
-#: dtype where none is asked for. Halves lose nothing that counts on a GPU and a CPU has no kernels for them.
-DTYPES = {"cpu": "fp32", "nvidia": "fp16"}
-#: Tokens of one call of torch, padding included: a GPU wants calls that fill it.
-BUDGETS = {"cpu": TOKEN_BUDGET, "nvidia": 16_384}
 
 
 class Opened(NamedTuple):
@@ -47,6 +43,7 @@ class Opened(NamedTuple):
         token_budget: tokens of one call; 0 where a row's result depends on its neighbours.
         workers: calls at once.
         runtime: library, version, threads, device.
+        multiple: rows are padded to a multiple of this many tokens.
     """
 
     call: Call
@@ -55,6 +52,7 @@ class Opened(NamedTuple):
     token_budget: int
     workers: int
     runtime: dict[str, Any]
+    multiple: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,30 +160,26 @@ def _digest(asked: _Asked, weights: str) -> str:
 
 
 def _open_torch(asked: _Asked) -> Opened:
-    spec, target = asked.spec, asked.spec.target
-    torch = require(spec, "torch")
-    device = "cuda" if target == "nvidia" else "cpu"
-    dtype = asked.dtype or DTYPES[target]
-    if is_bert_like(read_config(spec, asked.folder)):
-        from providers._torch_bert import torch_call
+    from providers import _torch_device as devices
+    from providers._torch_bert import torch_call
 
+    spec, place = asked.spec, devices.PLACES[asked.spec.target]
+    torch, device = devices.open_device(spec)
+    dtype = asked.dtype or devices.DEFAULT_DTYPE[spec.target]
+    if is_bert_like(read_config(spec, asked.folder)):
         weights = _bert(asked)
         call = _with_known_types(torch_call(weights, device, dtype, asked.output), weights)
         digest, forward = weights.digest, "own"
     else:
         call = _transformers_call(asked, torch, device, dtype)
         digest, forward = digest_of(shards(asked.folder)), "transformers"
-    runtime = {
-        "library": "torch",
-        "version": str(torch.__version__),
-        "threads": asked.threads,
-        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
-        "forward": forward,
-    }
-    if device == "cpu":
-        call = _one_thread(torch, call)
-    workers = asked.threads if device == "cpu" else 1
-    return Opened(call, _digest(asked, digest), dtype, BUDGETS[target], workers, runtime)
+    is_cpu = device == "cpu"
+    workers = asked.threads if is_cpu else 1
+    runtime = devices.runtime_info(torch, device, workers, forward=forward)
+    call = _one_thread(torch, call) if is_cpu else devices.watched(torch, device, call, runtime)
+    # pairs are longer than the passages that torch's own budget was measured with
+    budget = TOKEN_BUDGET if is_cpu else place.token_budget
+    return Opened(call, _digest(asked, digest), dtype, budget, workers, runtime, place.multiple)
 
 
 def _one_thread(torch: Any, call: Call) -> Call:
@@ -215,13 +209,14 @@ def _transformers_call(asked: _Asked, torch: Any, device: str, dtype: str) -> Ca
     kind = (
         transformers.AutoModelForSequenceClassification if asked.output == LOGITS else transformers.AutoModel
     )
-    names = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+    from providers._torch_bert import DTYPES
+
     try:
         model = kind.from_pretrained(
             asked.folder,
             local_files_only=True,
             trust_remote_code=False,
-            dtype=getattr(torch, names[dtype]),
+            dtype=getattr(torch, DTYPES[dtype]),
         )
     except Exception as error:  # unknown architectures, damaged files: each has its own
         reason = str(error).strip().splitlines()[0][:300]

@@ -106,7 +106,7 @@ def load(
         spec.name, tokenizer, longest, window, pad if isinstance(pad, int) else None, has_types
     )
     opened = open_model(spec, chosen, folder, LOGITS, used, file, dtype)
-    runner = RowRunner(opened.call, opened.workers, opened.token_budget, encoder.pad)
+    runner = RowRunner(opened.call, opened.workers, opened.token_budget, encoder.pad, opened.multiple)
     model = folder.name if spec.model == ANY_MODEL else spec.model
     settings = (
         f"max_tokens={longest}&windows={window}&dtype={opened.dtype}"

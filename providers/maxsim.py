@@ -154,7 +154,7 @@ def load(
         languages=spec.languages if model == MINILM else (),
         runtime=opened.runtime | {"engine": chosen},
     )
-    runner = RowRunner(opened.call, opened.workers, budget)
+    runner = RowRunner(opened.call, opened.workers, budget, multiple=opened.multiple)
     return MaxSim(about, tokenizer, runner, TokensCache(room * 1_000_000))
 
 

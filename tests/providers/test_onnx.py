@@ -75,5 +75,5 @@ def test_a_damaged_model_is_named(content: bytes, tmp_path: Path) -> None:
     file.write_bytes(content)
     with pytest.raises(ProviderError, match=f"^tiny: onnxruntime cannot open {file} "):
         open_session(SPEC, file, 1)
-    with pytest.raises(ProviderError, match="^tiny: onnxruntime cannot open the model "):
+    with pytest.raises(ProviderError, match=r"^tiny: onnxruntime cannot open the model "):
         open_session(SPEC, content, 1)
