@@ -237,6 +237,7 @@ def test_named_models_are_found_or_refused_at_once(
     spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_tiny: Callable[..., Path]
 ) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "none"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.delenv("HF_HUB_CACHE", raising=False)
     monkeypatch.setenv("RAG_MODELS_DIR", str(tmp_path / "models"))
     started = time.perf_counter()
