@@ -121,12 +121,8 @@ def resolve(registry: Registry, text: str, env: Mapping[str, str] | None = None)
 
 
 def _asked(spec: Spec, parsed: SpecString) -> Spec:
-    """``spec`` with the model that the spec string names; weights in a folder it names are not looked for."""
-    return replace(
-        spec,
-        model=parsed.model or spec.model,
-        missing="" if "path" in parsed.options else spec.missing,
-    )
+    """``spec`` with the model and the folder that the spec string names."""
+    return replace(spec, model=parsed.model or spec.model, folder=parsed.options.get("path", ""))
 
 
 def get_embedder(text: str, env: Mapping[str, str] | None = None) -> EmbedProvider:
