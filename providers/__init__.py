@@ -38,6 +38,14 @@ def _fake(sibling: str, dim: int) -> Spec:
     return Spec(name, name, "cpu", dim, _FAKE, auto=False, note=_FAKE_NOTE.format(sibling))
 
 
+def _service(name: str, model: str, dim: int, key: str, note: str, missing: str = "") -> Spec:
+    """A service over HTTP."""
+    env = (key,) if key else ()
+    return Spec(
+        name, model, "api", dim, f"providers.{name}:load", ("httpx",), env, "api", (), note, missing=missing
+    )
+
+
 def _mlx(
     name: str,
     model: str,
@@ -85,6 +93,13 @@ EMBEDDERS: tuple[Spec, ...] = (
     _torch("bge-m3", "cpu", *_BGE_M3, auto=False),
     _mlx("bge-m3", *_BGE_M3),
     _torch("bge-m3", "nvidia", *_BGE_M3),
+    _service(
+        "cohere",
+        "embed-multilingual-v3.0",
+        1024,
+        "COHERE_API_KEY",
+        "multilingual; reads 512 tokens of a text",
+    ),
     _torch("e5-large", "cpu", *_E5_LARGE, auto=False),
     _mlx("e5-large", *_E5_LARGE),
     _torch("e5-large", "nvidia", *_E5_LARGE),
@@ -139,6 +154,7 @@ EMBEDDERS: tuple[Spec, ...] = (
         missing="providers.fastembed:missing",
         fetch="providers._hub:can_fetch",
     ),
+    _service("jina", "jina-embeddings-v3", 1024, "JINA_API_KEY", "multilingual; narrower with dimensions=N"),
     Spec(
         "minilm",
         "sentence-transformers/all-MiniLM-L6-v2",
@@ -153,6 +169,14 @@ EMBEDDERS: tuple[Spec, ...] = (
     ),
     _mlx("minilm", "sentence-transformers/all-MiniLM-L6-v2", 384, 90_900_000, "English", ("en",)),
     _torch("minilm", "nvidia", "sentence-transformers/all-MiniLM-L6-v2", 384, 90_900_000, "English", ("en",)),
+    _service(
+        "ollama",
+        "nomic-embed-text",
+        768,
+        "",
+        "a server at OLLAMA_HOST, by default on this machine; ollama:MODEL for any model it has",
+        "providers._ollama_there:missing",
+    ),
     Spec(
         "onnx",
         "onnx",
@@ -164,6 +188,13 @@ EMBEDDERS: tuple[Spec, ...] = (
         note="any sentence model in a local folder: onnx?path=FOLDER",
         auto=False,
         export="providers._export:export",
+    ),
+    _service(
+        "openai",
+        "text-embedding-3-small",
+        1536,
+        "OPENAI_API_KEY",
+        "and every server of its format with base_url=URL, without a key on this machine",
     ),
     _st("cpu"),
     _st("mlx"),
@@ -179,6 +210,13 @@ EMBEDDERS: tuple[Spec, ...] = (
         languages=USE_LANGUAGES,
         note="pure numpy, weights inside a package; 16 languages; works offline",
         size_bytes=32_904_263,
+    ),
+    _service(
+        "voyage",
+        "voyage-multilingual-2",
+        1024,
+        "VOYAGE_API_KEY",
+        "multilingual; newer models with voyage:MODEL",
     ),
 )
 

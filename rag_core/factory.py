@@ -121,8 +121,19 @@ def resolve(registry: Registry, text: str, env: Mapping[str, str] | None = None)
 
 
 def _asked(spec: Spec, parsed: SpecString) -> Spec:
-    """``spec`` with the model and the folder that the spec string names."""
-    return replace(spec, model=parsed.model or spec.model, folder=parsed.options.get("path", ""))
+    """``spec`` with the model and the folder that the spec string names.
+
+    A server at an address that it names is not looked for here: the loader does, and knows whether that
+    server needs a key.
+    """
+    is_server = "base_url" in parsed.options
+    return replace(
+        spec,
+        model=parsed.model or spec.model,
+        folder=parsed.options.get("path", ""),
+        missing="" if is_server else spec.missing,
+        env=() if is_server else spec.env,
+    )
 
 
 def get_embedder(text: str, env: Mapping[str, str] | None = None) -> EmbedProvider:
