@@ -45,6 +45,7 @@ class TransportStats:
         requests: requests sent, tries that failed included.
         texts: texts of the requests that were answered.
         tokens: tokens that the service says it counted.
+        answered: requests that were answered.
         retries: requests that repeat a failed one.
         n_429: answers with HTTP 429.
         waited_s: seconds spent waiting for limits, pauses and back-off, over all threads.
@@ -54,6 +55,7 @@ class TransportStats:
     requests: int = 0
     texts: int = 0
     tokens: int = 0
+    answered: int = 0
     retries: int = 0
     n_429: int = 0
     waited_s: float = 0.0
@@ -208,6 +210,7 @@ class Transport:
             self.stats.retries += is_retry
             self.stats.n_429 += status == 429
             if answer is not None:
+                self.stats.answered += 1
                 self.stats.texts += texts
                 self.stats.latency_s.append(seconds)
         return status, headers, said, answer

@@ -9,7 +9,9 @@
     ├── UnknownNameError (ValueError)          no provider, store or engine of that name
     ├── ProviderUnavailableError               known, but it cannot run here; carries the reason
     │   └── MissingExtraError (ImportError)    a package is not installed; carries the pip line
+    ├── BudgetExceededError                    the next call would cost more than is left to spend
     ├── ProviderError                          a provider was called and failed or answered nonsense
+    │   ├── NoFallbackError                    no provider of a chain can answer, or none may
     │   ├── TransientError                     worth a later try or another provider: rate limit, outage
     │   ├── PermanentError                     the same request fails again: key, model, malformed request
     │   └── PartialEmbedError                  some texts have vectors, others have a reason
@@ -29,9 +31,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "BudgetExceededError",
     "IdentityMismatchError",
     "InvalidArgumentError",
     "MissingExtraError",
+    "NoFallbackError",
     "PartialEmbedError",
     "PermanentError",
     "ProviderError",
@@ -110,6 +114,24 @@ class PermanentError(ProviderError):
         super().__init__(message)
 
 
+class NoFallbackError(ProviderError):
+    """No provider of a chain answered: each failed, is left alone for now, or makes other vectors.
+
+    Attributes:
+        reasons: name of the provider -> why not, in the order of the chain.
+        retry_in_s: seconds until the first of them is tried again; None where waiting changes nothing.
+    """
+
+    def __init__(self, what: str, reasons: Mapping[str, str], retry_in_s: float | None = None) -> None:
+        self.what, self.reasons, self.retry_in_s = what, dict(reasons), retry_in_s
+        listed = "; ".join(f"{name}: {reason}" for name, reason in self.reasons.items())
+        later = "" if retry_in_s is None else f"; tried again in {retry_in_s:.3g} s"
+        super().__init__(f"{what}: {listed or 'the chain is empty'}{later}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.what, self.reasons, self.retry_in_s)
+
+
 class PartialEmbedError(ProviderError):
     """Some texts of a call have vectors, others were refused or not reached; nothing paid for is lost.
 
@@ -141,6 +163,27 @@ class PartialEmbedError(ProviderError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.provider, self.vectors, self.failed, self.is_transient)
+
+
+class BudgetExceededError(RagCoreError, RuntimeError):
+    """A call was not made because it might have cost more than is left of the budget.
+
+    Attributes:
+        spent_usd: spent so far, with what calls under way may still cost.
+        next_usd: the most the refused call may have cost.
+        max_usd: the limit.
+    """
+
+    def __init__(self, name: str, spent_usd: float, next_usd: float, max_usd: float) -> None:
+        self.provider = name
+        self.spent_usd, self.next_usd, self.max_usd = spent_usd, next_usd, max_usd
+        super().__init__(
+            f"{name}: not sent, because the budget is {max_usd:.6g} USD, {spent_usd:.6g} USD of it are spent "
+            f"and the call may cost {next_usd:.6g} USD more; raise max_usd to go on"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.provider, self.spent_usd, self.next_usd, self.max_usd)
 
 
 class StoreError(RagCoreError, RuntimeError):
