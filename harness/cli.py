@@ -89,6 +89,32 @@ def run(
 
 
 @app.command()
+def sweep(
+    provider: Annotated[Many, typer.Option(help="Spec string; repeatable.")] = None,
+    data: Annotated[str, typer.Option(help="Name or folder of a data set.")] = "",
+    batch_size: Annotated[str, typer.Option(help="Texts a call, for example 1,8,16,32,64.")] = "",
+    dtype: Annotated[str, typer.Option(help="Number formats, for example fp32,int8.")] = "",
+    target: Annotated[str, typer.Option(help="Targets, for example cpu,mlx.")] = "",
+    candidate_pool: Annotated[str, typer.Option(help="Pool depths, for example 10,20,50.")] = "",
+    reranker: Annotated[Many, typer.Option(help="Spec string, with --candidate-pool; repeatable.")] = None,
+    texts: Annotated[int, typer.Option(help="Documents embedded in a timed round.")] = 256,
+    rounds: Annotated[int, typer.Option(help="Timed rounds of every batch size.")] = 3,
+    threads: Annotated[int, typer.Option(help="CPU threads; 0 for the CPUs really available.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder; default reports/<date>-<name>-sweep.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start over.")] = False,
+) -> None:
+    """Change one setting and hold the rest still: batch size, dtype, target, candidate pool."""
+    from harness.sweep_command import SweepOptions, sweep_command
+
+    options = SweepOptions(
+        providers=tuple(provider or ()), data=data, batch_size=batch_size, dtype=dtype, target=target,
+        candidate_pool=candidate_pool, rerankers=tuple(reranker or ()), texts=texts, rounds=rounds,
+        threads=threads, out=out, fresh=fresh,
+    )  # fmt: skip
+    raise typer.Exit(sweep_command(options, print))
+
+
+@app.command()
 def report(
     result: Annotated[Path, typer.Argument(help="result.json or its folder.")],
     out: Annotated[Path | None, typer.Option(help="Folder to write; default beside the result.")] = None,
@@ -109,7 +135,7 @@ def show(
     format: Annotated[str, typer.Option(help="table, tsv, json or md.")] = "table",
 ) -> None:
     """Print one row per cell."""
-    from harness.command import terminal_width
+    from harness.progress import terminal_width
     from harness.results import load_result
     from harness.tables import show as rows
     from harness.tables import terminal_table
@@ -145,6 +171,19 @@ def providers(format: Annotated[str, typer.Option(help="text or md.")] = "text")
     from harness.command import provider_lines, provider_table
 
     print("\n".join(provider_table() if format == "md" else provider_lines()))
+
+
+@app.command()
+def export(
+    model: Annotated[str, typer.Option(help="Folder, OWNER/NAME on the hub, or spec string.")],
+    out: Annotated[Path, typer.Option(help="Folder to make.")],
+    dtype: Annotated[str, typer.Option(help="fp32, fp16, int8, q8, separated by commas.")] = "fp32,fp16,int8",
+    opset: Annotated[int, typer.Option(help="Version of ONNX's operators.")] = 17,
+) -> None:
+    """Write a local torch model as ONNX files and compare each with the original."""
+    from harness.export_command import export_lines
+
+    print("\n".join(export_lines(model, out, dtype, opset)))
 
 
 @data_app.command("list")

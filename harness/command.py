@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from harness.config import DEFAULT_METRICS, PIPELINES, RunSpec
 from harness.datasets import list_datasets, load_dataset, table_paths
-from harness.results import CellResult, ResultDocument, load_result
-from harness.runner import Event
+from harness.progress import reporter, terminal_width, wrapped
+from harness.results import ResultDocument, load_result
 from harness.runner import run as run_spec
 from rag_core.errors import InvalidArgumentError
 from rag_core.factory import provider_order
@@ -23,16 +20,15 @@ from rag_core.registry import EMBEDDERS, RERANKERS, Registry, load_plugins
 __all__ = [
     "RunOptions",
     "check_lines",
+    "data_name",
     "doctor_lines",
     "files_as_data",
     "provider_lines",
     "provider_table",
     "run_command",
-    "terminal_width",
 ]
 
 Print = Callable[..., None]
-NARROW = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +132,11 @@ def run_command(options: RunOptions, say: Print) -> int:
 
     spec = options.spec()
     out = options.out or _default_folder(spec)
-    reporter: LogReporter | LiveReporter = LiveReporter() if is_interactive() else LogReporter(say)
-    say(f"{_data_name(spec.data)}: {', '.join(spec.providers)} into {out}")
+    say(f"{data_name(spec.data)}: {', '.join(spec.providers)} into {out}")
     status = 0
     try:
-        with reporter:
-            document = run_spec(spec, out, fresh=options.fresh, on_event=reporter)
+        with reporter(say) as shown:
+            document = run_spec(spec, out, fresh=options.fresh, on_event=shown)
     except KeyboardInterrupt:
         document, status = load_result(out), 130
         say("interrupted; the finished cells are kept. Go on with the same command.")
@@ -163,17 +158,10 @@ def summarise(document: ResultDocument, say: Print) -> None:
         say(wrapped(sentence))
 
 
-def wrapped(text: str) -> str:
-    """``text`` broken at the terminal's width."""
-    import textwrap
-
-    return textwrap.fill(text, terminal_width(), break_long_words=False, break_on_hyphens=False)
-
-
 def _default_folder(spec: RunSpec) -> Path:
     """``reports/<date>-<name>``; with a number where that folder holds a result of other settings."""
     day = datetime.now(UTC).date().isoformat()
-    stem = Path("reports") / f"{day}-{_data_name(spec.data)}"
+    stem = Path("reports") / f"{day}-{data_name(spec.data)}"
     folder, number = stem, 1
     while (folder / "result.json").exists() and load_result(folder).spec_digest != spec.digest:
         number += 1
@@ -181,79 +169,10 @@ def _default_folder(spec: RunSpec) -> Path:
     return folder
 
 
-def _data_name(data: str) -> str:
+def data_name(data: str) -> str:
     """The short name of a data set given by name, folder or files."""
     first = Path(data.split(os.pathsep)[0])
     return (first.resolve().parent if os.pathsep in data else first).name
-
-
-def is_interactive() -> bool:
-    """Whether progress may redraw lines: a terminal, and neither a CI job nor a dumb one."""
-    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI")
-
-
-def terminal_width() -> int:
-    """Columns to print in: the terminal's, 80 in a log."""
-    return shutil.get_terminal_size((NARROW, 24)).columns if sys.stdout.isatty() else NARROW
-
-
-def cell_line(cell: CellResult) -> str:
-    """One line about a finished cell."""
-    key = cell.key
-    name = " ".join(part for part in (key.provider, key.target, key.pipeline, key.reranker) if part != "-")
-    if cell.status != "ok":
-        return f"{cell.status:<7} {name}: {cell.reason}"
-    first = next(iter(cell.metrics.items()), None)
-    shown = f" {first[0]} {first[1].mean:.3f}" if first and first[1].mean is not None else ""
-    p50 = cell.speed.get("p50_s")
-    took = f" p50 {p50 * 1000:.3g} ms" if p50 is not None else ""
-    return f"{'kept' if cell.resumed else 'ok':<7} {name}:{shown}{took}"
-
-
-class LogReporter:
-    """One line per cell, for a log."""
-
-    def __init__(self, say: Print) -> None:
-        self._say = say
-
-    def __enter__(self) -> LogReporter:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        return
-
-    def __call__(self, event: Event) -> None:
-        """Print the line of a finished cell."""
-        if event.cell is not None:
-            self._say(cell_line(event.cell), flush=True)
-
-
-class LiveReporter:
-    """A progress bar per stage, and the finished cells above it, for a terminal."""
-
-    def __init__(self) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._progress = Progress(*columns, transient=True)
-        self._task: Any = None
-
-    def __enter__(self) -> LiveReporter:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._progress.stop()
-
-    def __call__(self, event: Event) -> None:
-        """Show ``event``."""
-        if event.cell is not None:
-            self._progress.console.print(cell_line(event.cell), markup=False, highlight=False)
-            return
-        if self._task is not None:
-            self._progress.remove_task(self._task)
-        label = f"{event.label} {event.stage or 'starting'}"
-        self._task = self._progress.add_task(label, completed=event.done, total=event.total or None)
 
 
 def provider_table() -> list[str]:

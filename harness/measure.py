@@ -91,6 +91,7 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
     truncated, tokens = stat(embedder, "truncated"), stat(embedder, "tokens") - tokens_before
     warnings = language_warning(spec.name, spec.languages, this.dataset.languages)
     fingerprint = embedder.fingerprint
+    runtime = dict(getattr(embedder, "runtime", {}))
     checked, unstable = _self_check(embedder, documents, vectors)
     warnings += unstable
     base = CellResult(
@@ -107,8 +108,9 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
             "embed_s": embed_s,
             "docs_per_s": len(documents) / embed_s if embed_s else None,
             "tokens_per_s": tokens / embed_s if embed_s and tokens else None,
+            "peak_device_bytes": runtime.get("device_peak_bytes"),
         },
-        runtime=dict(getattr(embedder, "runtime", {})),
+        runtime=runtime,
         warnings=warnings,
     )
     query_vectors: dict[str, Vectors] = {}

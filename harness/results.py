@@ -91,7 +91,8 @@ class CellResult:
     """One provider on one target and store with one pipeline: judged and timed, or the reason why not.
 
     ``speed`` holds ``import_s``, ``load_s``, ``first_call_s`` (cold, apart), ``embed_s`` (the corpus),
-    ``docs_per_s``, ``tokens_per_s``, ``peak_rss_bytes``, ``p50_s``, ``p95_s`` and ``p99_s`` (null below
+    ``docs_per_s``, ``tokens_per_s``, ``peak_rss_bytes``, ``peak_device_bytes`` (null where the device's
+    memory is the machine's, or is not counted), ``p50_s``, ``p95_s`` and ``p99_s`` (null below
     20 and 100 samples); ``stages`` the raw samples that the percentiles are made from, whose sum per
     query stands in ``total_s``. ``rerank`` is what :func:`harness.economics.economics` found, of a
     reranked cell.

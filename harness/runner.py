@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -18,8 +14,9 @@ from typing import Any
 
 from harness.config import BASELINE, FREE_SETTINGS, RERANKED_PIPELINES, RunSpec
 from harness.datasets import Dataset, load_dataset
-from harness.environment import environment, worker_environment
+from harness.environment import environment
 from harness.metrics import Metric, evaluated_queries
+from harness.processes import death_reason, measuring_process
 from harness.rerank_variants import compare_rerankers
 from harness.results import CellKey, CellResult, ResultDocument, file_name, load_result
 from harness.variants import VECTORS, compare_variants, drop_large, vector_file
@@ -30,7 +27,16 @@ from rag_core.lexical import ENGINES
 from rag_core.registry import EMBEDDERS, RERANKERS, load_plugins, nearest
 from rag_core.stores import STORES
 
-__all__ = ["Event", "ResultConflictError", "plan", "run"]
+__all__ = [
+    "Event",
+    "ResultConflictError",
+    "absolute_data",
+    "changed_packages",
+    "dataset_record",
+    "now_utc",
+    "plan",
+    "run",
+]
 
 NONE = "-"
 WORK = ".work"
@@ -172,39 +178,44 @@ def _identity(key: CellKey) -> CellKey:
     return replace(key, dtype=NONE)
 
 
-def _document(spec: RunSpec, dataset: Dataset) -> ResultDocument:
+def dataset_record(dataset: Dataset) -> dict[str, Any]:
+    """What a result says of its data: see :class:`~harness.results.ResultDocument`."""
     judged = evaluated_queries(dataset.relevance)
     tags = {
         query.query_id: {k: v for k, v in query.metadata.items() if isinstance(v, (str, int, bool))}
         for query in dataset.queries
     }
+    return {
+        "name": dataset.name,
+        "hash": dict(dataset.hashes),
+        "languages": list(dict.fromkeys((*dataset.languages, *dataset.query_languages))),
+        "licence": dataset.licence,
+        "query_ids": list(judged),
+        "query_tags": tags,
+        "headline": list(dataset.headline),
+        "n_documents": len(dataset.documents),
+        "n_documents_empty": len(dataset.empty_documents),
+        "n_queries": len(dataset.queries),
+        "n_judgements": len(dataset.qrels),
+        "n_without_relevant": len(dataset.queries) - len(judged),
+        "notes": list(dataset.notes),
+    }
+
+
+def _document(spec: RunSpec, dataset: Dataset) -> ResultDocument:
     return ResultDocument(
         name=dataset.name,
         status="running",
-        created=_now(),
+        created=now_utc(),
         spec={**spec.as_dict(), "data": dataset.name, "scope": spec.scope or dataset.scope},
         spec_digest=spec.digest,
-        dataset={
-            "name": dataset.name,
-            "hash": dict(dataset.hashes),
-            "languages": list(dict.fromkeys((*dataset.languages, *dataset.query_languages))),
-            "licence": dataset.licence,
-            "query_ids": list(judged),
-            "query_tags": tags,
-            "headline": list(dataset.headline),
-            "n_documents": len(dataset.documents),
-            "n_documents_empty": len(dataset.empty_documents),
-            "n_queries": len(dataset.queries),
-            "n_judgements": len(dataset.qrels),
-            "n_without_relevant": len(dataset.queries) - len(judged),
-            "notes": list(dataset.notes),
-        },
+        dataset=dataset_record(dataset),
         environment=environment(spec.threads),
         tool={"name": "rag-core-bench", "version": __version__},
     )
 
 
-def _now() -> str:
+def now_utc() -> str:
     """UTC to the second, or the moment that SOURCE_DATE_EPOCH fixes."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     moment = datetime.fromtimestamp(int(epoch) if epoch else int(time.time()), UTC)
@@ -224,7 +235,7 @@ def _keep(old: ResultDocument, new: ResultDocument, file: Path) -> list[CellResu
             ("choice of languages", old.dataset.get("languages"), new.dataset["languages"]),
             ("scope", _scopes(old), _scopes(old) and [new.spec["scope"]]),
             ("settings", old.spec_digest, new.spec_digest),
-            ("set of package versions", *_versions(old.environment, new.environment)),
+            ("set of package versions", *changed_packages(old.environment, new.environment)),
             (
                 "machine",
                 old.environment.get("machine_fingerprint"),
@@ -251,7 +262,7 @@ def _keep(old: ResultDocument, new: ResultDocument, file: Path) -> list[CellResu
     return [cell for cell in old.cells if cell.status == "ok"]
 
 
-def _versions(old: dict[str, Any], new: dict[str, Any]) -> tuple[str, str]:
+def changed_packages(old: dict[str, Any], new: dict[str, Any]) -> tuple[str, str]:
     """The packages of both environments whose versions differ, as each has them.
 
     A package that only one of them has cannot have changed a figure of the other.
@@ -295,7 +306,7 @@ def _run_job(
         "kind": job.kind,
         "provider": job.provider,
         "spec": spec.as_dict(),
-        "data": _absolute(spec.data),
+        "data": absolute_data(spec.data),
         "work": str(work),
         "runs": str(out / "runs"),
         "vectors": str(vector_file(out / VECTORS, job.cells[0])) if job.cells else "",
@@ -305,7 +316,7 @@ def _run_job(
     path.write_text(json.dumps(values), encoding="utf-8")
     on_event(Event("start", job.label))
     reason, log = "", work / f"{name}.log"
-    with _worker(path, log, spec.threads) as process:
+    with measuring_process(path, log, spec.threads) as process:
         assert process.stdout is not None
         for line in process.stdout:
             event = json.loads(line)
@@ -322,7 +333,7 @@ def _run_job(
                 on_event(Event("cell", cell.key.cell_id, cell=cell))
         status = process.wait()
     for key in open_cells.values():
-        cell = CellResult(key, "failed", reason=reason or _death(status, log))
+        cell = CellResult(key, "failed", reason=reason or death_reason(status, log))
         document.put(cell)
         on_event(Event("cell", key.cell_id, cell=cell))
 
@@ -332,45 +343,6 @@ def asdict_key(key: CellKey) -> dict[str, str]:
     return {name: getattr(key, name) for name in CellKey.__slots__}
 
 
-def _absolute(data: str) -> str:
+def absolute_data(data: str) -> str:
+    """A data set given as a path, for a process that may stand elsewhere; a name as it is."""
     return str(Path(data).resolve()) if Path(data).exists() else data
-
-
-@contextlib.contextmanager
-def _worker(job: Path, log: Path, threads: int) -> Iterator[subprocess.Popen[str]]:
-    """The measuring process, in a session of its own so that Ctrl-C reaches the parent alone."""
-    variables = worker_environment(threads)
-    if threads:
-        variables["RAG_THREADS"] = str(threads)
-    with log.open("w", encoding="utf-8") as stderr:
-        process = subprocess.Popen(
-            # -P: a folder named `providers` where the user stands must not shadow the package
-            [sys.executable, "-P", "-m", "harness.worker", str(job)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-            encoding="utf-8",
-            env=variables,
-            start_new_session=True,
-        )
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            for stream in (process.stdin, process.stdout):
-                if stream is not None:
-                    stream.close()
-
-
-def _death(status: int, log: Path) -> str:
-    lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    last = f": {lines[-1][:300]}" if lines else ""
-    if status < 0:
-        name = signal.Signals(-status).name
-        hint = " (out of memory?)" if name == "SIGKILL" else ""
-        return f"the measuring process was ended by {name}{hint}{last}"
-    return f"the measuring process ended with status {status} before this cell{last}"

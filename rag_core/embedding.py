@@ -15,7 +15,15 @@ from rag_core.progress import Progress, listening, tell
 from rag_core.protocols import Role, Target, Vectors
 from rag_core.secrets import safe_repr
 
-__all__ = ["FIRST_TEXT", "BaseEmbedder", "EmbedStats", "normalised_rows", "without_lone_surrogates"]
+__all__ = [
+    "FIRST_TEXT",
+    "BaseEmbedder",
+    "EmbedStats",
+    "check_call",
+    "normalised_rows",
+    "templated",
+    "without_lone_surrogates",
+]
 
 ROLES: tuple[str, ...] = get_args(Role)
 #: The text of a warm-up: its call makes a library allocate, compile and open its threads.
@@ -81,16 +89,7 @@ class BaseEmbedder(ABC):
             InvalidArgumentError: ``role`` is unknown, or ``texts`` is one string or holds something else.
             ProviderError: the model answered with another shape or with a row that has no direction.
         """
-        if role not in ROLES:
-            raise InvalidArgumentError(f"{self.name}: role is {role!r}; accepted: {' or '.join(ROLES)}")
-        if isinstance(texts, (str, bytes)):
-            raise InvalidArgumentError(
-                f"{self.name}: texts is one {type(texts).__name__}; accepted: a list of str"
-            )
-        for position, text in enumerate(texts):
-            if not isinstance(text, str):
-                kind = type(text).__name__
-                raise InvalidArgumentError(f"{self.name}: text {position} is of type {kind}; accepted: str")
+        check_call(self.name, texts, role)
         rows = [position for position, text in enumerate(texts) if text.strip()]
         self.stats.texts += len(texts)
         self.stats.blank += len(texts) - len(rows)
@@ -103,11 +102,7 @@ class BaseEmbedder(ABC):
 
     def prepare(self, text: str, role: Role) -> str:
         """The text as sent to the model."""
-        template = (
-            self._fingerprint.query_template if role == "query" else self._fingerprint.document_template
-        )
-        clean = without_lone_surrogates(text)
-        return template.replace("{text}", clean) if "{text}" in template else clean
+        return templated(self._fingerprint, text, role)
 
     @abstractmethod
     def _encode(self, texts: list[str], role: Role) -> Any:
@@ -119,6 +114,29 @@ class BaseEmbedder(ABC):
 
     def __repr__(self) -> str:
         return safe_repr(self, name=self.name, model=self.model, target=self.target, dim=self.dim)
+
+
+def check_call(name: str, texts: Sequence[str], role: str) -> None:
+    """Refuse what :meth:`rag_core.protocols.EmbedProvider.embed` does not take.
+
+    Raises:
+        InvalidArgumentError: ``role`` is unknown, or ``texts`` is one string or holds something else.
+    """
+    if role not in ROLES:
+        raise InvalidArgumentError(f"{name}: role is {role!r}; accepted: {' or '.join(ROLES)}")
+    if isinstance(texts, (str, bytes)):
+        raise InvalidArgumentError(f"{name}: texts is one {type(texts).__name__}; accepted: a list of str")
+    for position, text in enumerate(texts):
+        if not isinstance(text, str):
+            kind = type(text).__name__
+            raise InvalidArgumentError(f"{name}: text {position} is of type {kind}; accepted: str")
+
+
+def templated(fingerprint: Fingerprint, text: str, role: Role) -> str:
+    """``text`` in the role's template, lone surrogates replaced; as it is where the role is a parameter."""
+    template = fingerprint.query_template if role == "query" else fingerprint.document_template
+    clean = without_lone_surrogates(text)
+    return template.replace("{text}", clean) if "{text}" in template else clean
 
 
 def without_lone_surrogates(text: str) -> str:

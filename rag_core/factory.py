@@ -121,11 +121,18 @@ def resolve(registry: Registry, text: str, env: Mapping[str, str] | None = None)
 
 
 def _asked(spec: Spec, parsed: SpecString) -> Spec:
-    """``spec`` with the model that the spec string names; weights in a folder it names are not looked for."""
+    """``spec`` with the model and the folder that the spec string names.
+
+    A server at an address that it names is not looked for here: the loader does, and knows whether that
+    server needs a key.
+    """
+    is_server = "base_url" in parsed.options
     return replace(
         spec,
         model=parsed.model or spec.model,
-        missing="" if "path" in parsed.options else spec.missing,
+        folder=parsed.options.get("path", ""),
+        missing="" if is_server else spec.missing,
+        env=() if is_server else spec.env,
     )
 
 

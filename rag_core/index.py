@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rag_core.analysis import Analyser
 from rag_core.bm25 import BM25
@@ -52,11 +52,19 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult(Sequence[Hit]):
-    """Hits, best first, with what went wrong on the way and the seconds of each stage."""
+    """Hits, best first, with what went wrong on the way.
+
+    Attributes:
+        hits: best first.
+        warnings: what a reader must know.
+        seconds: stage -> seconds it took.
+        degraded: why the vectors could not be searched, so that BM25 alone answered; empty where they were.
+    """
 
     hits: tuple[Hit, ...]
     warnings: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
+    degraded: str = ""
 
     def __len__(self) -> int:
         return len(self.hits)
@@ -149,6 +157,9 @@ class Index:
     ) -> Index:
         """Open the index in ``path``. Without an embedder, searches use BM25 alone and say so.
 
+        An embedder over a chain of providers (one that has ``for_identity``) is held to those of them that
+        the index was built with; while none of these can answer, searches use BM25 alone and say so.
+
         Raises:
             StoreError: no index there, or it is damaged.
             IdentityMismatchError: it was built with another embedder; nothing has been embedded yet.
@@ -158,6 +169,8 @@ class Index:
             manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
             if manifest["format"] != FORMAT:
                 raise StoreError(f"{path}: index format {manifest['format']!r}; accepted: {FORMAT}")
+            if embedder is not None and (for_identity := getattr(embedder, "for_identity", None)):
+                embedder = cast(EmbedProvider, for_identity(Fingerprint.from_dict(manifest["identity"])))
             wanted = embedder.fingerprint if embedder is not None else None
             store = open_store(manifest["store"], path / "vectors", wanted)
             documents = {document.doc_id: document for document in _read_documents(path / DOCUMENTS)}
@@ -192,8 +205,8 @@ class Index:
     ) -> SearchResult:
         """Vectors and BM25, ``candidate_pool`` documents each, fused, reranked, cut to ``top_k``.
 
-        A leg or a reranker that fails leaves a warning and the order of the stages that worked. A blank
-        query finds nothing.
+        A leg or a reranker that fails leaves a warning and the order of the stages that worked; a failed
+        vector leg, ``degraded`` in the result as well. A blank query finds nothing.
 
         Args:
             rerank: False skips the reranker.
@@ -214,6 +227,7 @@ class Index:
         check_mix(rerank_mix)
         warnings: list[str] = []
         seconds: dict[str, float] = {}
+        degraded = ""
         asked = Query("query", query)
         stages: dict[str, Ranking] = {}
         raw_scores: dict[str, float] = {}
@@ -227,7 +241,8 @@ class Index:
             except RagCoreError as error:
                 if isinstance(error, InvalidArgumentError):
                     raise
-                warnings.append(f"the vector leg failed, BM25 alone: {error}")
+                degraded = f"the vector leg failed, BM25 alone: {error}"
+                warnings.append(degraded)
             seconds["vector"] = time.perf_counter() - started
         started = time.perf_counter()
         stages["bm25"] = self.bm25.search([asked], candidate_pool, where).rankings.get("query", EMPTY_RANKING)
@@ -252,7 +267,7 @@ class Index:
                 stages["mixed"] = interpolate(pool, stages["rerank"], k=rrf_k)
             seconds["rerank"] = time.perf_counter() - started
         hits = _hits(self.documents, stages, raw_scores, score_threshold)[:top_k]
-        return SearchResult(tuple(hits), tuple(warnings), seconds)
+        return SearchResult(tuple(hits), tuple(warnings), seconds, degraded)
 
     def close(self) -> None:
         """Release the store's files."""

@@ -51,10 +51,15 @@ class Spec:
         auto: whether auto-detection may choose it.
         size_bytes: size of the weights on disk; 0 for a service or where it depends on the model.
         missing: ``module:attribute`` of ``missing(spec) -> str``, which tells why the weights are not at
-            hand (empty when they are) without loading them or opening a connection; empty for a provider
-            whose weights come with its packages.
+            hand (empty when they are) without loading them; empty for a provider whose weights come with
+            its packages. That of a server without a key asks the server, for half a second at most; no
+            other opens a connection.
         fetch: ``module:attribute`` of ``fetch(spec, env) -> bool``, whether missing weights can be
             downloaded when the provider is loaded; empty for one that never downloads.
+        export: ``module:attribute`` of ``export(spec, model, out, dtypes, opset, path) -> Exported`` (see
+            :mod:`rag_core.exporting`), which writes a local model for this provider; empty for one whose
+            models are not made here.
+        folder: the folder that a spec string names (``path=``), for ``missing`` to look in; never in a table.
     """
 
     name: str
@@ -71,6 +76,8 @@ class Spec:
     size_bytes: int = 0
     missing: str = ""
     fetch: str = ""
+    export: str = ""
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +143,7 @@ class Registry:
         return of_target
 
     def availability(self, spec: Spec, env: Mapping[str, str] | None = None) -> Availability:
-        """Whether ``spec`` can run here. Imports nothing, opens no connection."""
+        """Whether ``spec`` can run here. Imports nothing; may ask a server, see ``missing``."""
         env = os.environ if env is None else env
         for package in spec.requires:
             if not _is_importable(package):
@@ -151,10 +158,13 @@ class Registry:
             if reason:
                 return Availability(False, reason)
         if spec.missing and (reason := load_attribute(spec.missing)(spec)):
-            if spec.fetch and load_attribute(spec.fetch)(spec, env):
+            if spec.fetch and not spec.folder and load_attribute(spec.fetch)(spec, env):
                 size = f" ({spec.size_bytes / 1e9:.2g} GB)" if spec.size_bytes else ""
                 return Availability(True, f"weights are downloaded at first use{size}", is_ready=False)
-            return Availability(False, reason, f"use {spec.name}?path=FOLDER, or set RAG_MODELS_DIR")
+            is_folder = spec.target != "api"
+            return Availability(
+                False, reason, f"use {spec.name}?path=FOLDER, or set RAG_MODELS_DIR" if is_folder else ""
+            )
         return Availability(True)
 
     def create(self, spec: Spec, **options: Any) -> Any:

@@ -4,17 +4,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rag_core.errors import InvalidArgumentError, ProviderError
 from rag_core.fusion import rrf
 from rag_core.protocols import Reranker
 from rag_core.types import Ranking
 
-__all__ = ["MIXES", "Reordered", "RerankStats", "check_mix", "interpolate", "reorder", "rerank_ranking"]
+__all__ = [
+    "MIXES",
+    "NotedScores",
+    "Reordered",
+    "RerankStats",
+    "check_mix",
+    "interpolate",
+    "reorder",
+    "rerank_ranking",
+]
 
 #: What decides the final order: the reranker's scores alone, or its ranks fused with the ranks before it.
 MIXES = ("scores", "ranks")
+
+
+class NotedScores(list[float]):
+    """Scores with something that a reader of the result must know of them.
+
+    Attributes:
+        note: becomes a warning of the result.
+    """
+
+    def __init__(self, scores: Sequence[float], note: str) -> None:
+        super().__init__(scores)
+        self.note = note
 
 
 @dataclass(slots=True)
@@ -26,12 +47,14 @@ class RerankStats:
         truncated: of these, pairs of which the query or the candidate was cut.
         rows: inputs that the model read; more than ``pairs`` where candidates are read in windows.
         tokens: tokens that the model read, padding excluded.
+        cached: candidates that the model did not read because what it makes of them was at hand.
     """
 
     pairs: int = 0
     truncated: int = 0
     rows: int = 0
     tokens: int = 0
+    cached: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,4 +148,8 @@ def rerank_ranking(reranker: Reranker, query: str, fused: Ranking, texts: Sequen
     Raises:
         ProviderError: the reranker failed or answered another number of scores.
     """
-    return reorder(fused, reranker.rerank(query, texts) if texts else [])
+    scores = reranker.rerank(query, texts) if texts else []
+    found = reorder(fused, scores)
+    return (
+        replace(found, warnings=(scores.note, *found.warnings)) if isinstance(scores, NotedScores) else found
+    )

@@ -47,7 +47,8 @@ class HybridRetriever:
     """Legs searched to depth ``pool`` each and fused by reciprocal ranks.
 
     A query on which one leg fails counts as failed: a benchmark that went on with the other leg
-    would measure another system. `Index.hybrid_search` degrades instead, and says so in the hit.
+    would measure another system. With ``degrade``, as an application wants it, the other legs answer and
+    the query stands in ``Run.degraded``; it fails only where all of them do.
     """
 
     def __init__(
@@ -56,11 +57,14 @@ class HybridRetriever:
         pool: int = 50,
         rrf_k: float = 60.0,
         weights: Sequence[float] | None = None,
+        *,
+        degrade: bool = False,
     ) -> None:
         if not legs:
             raise InvalidArgumentError("HybridRetriever has no legs; accepted: one or more retrievers")
         check_k(pool)
         self.legs, self.pool, self.rrf_k, self.weights = list(legs), pool, rrf_k, weights
+        self.degrade = degrade
         self.name = "hybrid(" + ", ".join(leg.name for leg in legs) + ")"
 
     def search(self, queries: Sequence[Query], k: int, where: Mapping[str, Any] | None = None) -> Run:
@@ -68,13 +72,18 @@ class HybridRetriever:
         check_k(k)
         runs = [leg.search(queries, self.pool, where) for leg in self.legs]
         failed = {query_id: reason for run in runs for query_id, reason in run.failed.items()}
+        degraded = {query_id: reason for run in runs for query_id, reason in run.degraded.items()}
+        if self.degrade:
+            for query_id in [q for q in failed if not all(q in run.failed for run in runs)]:
+                names = ", ".join(run.name for run in runs if query_id in run.failed)
+                degraded[query_id] = f"without {names}: {failed.pop(query_id)}"
         rankings = {}
         for query in queries:
             if query.query_id not in failed:
                 lists = [run.rankings.get(query.query_id, EMPTY_RANKING) for run in runs]
                 fused = rrf(lists, k=self.rrf_k, weights=self.weights)
                 rankings[query.query_id] = fused.top(k)
-        return Run(self.name, rankings, failed)
+        return Run(self.name, rankings, failed, degraded)
 
 
 class RerankedRetriever:
@@ -120,4 +129,4 @@ class RerankedRetriever:
                 rankings[query.query_id] = ranking.top(k)
             except RagCoreError as error:
                 failed[query.query_id] = str(error)
-        return Run(self.name, rankings, failed)
+        return Run(self.name, rankings, failed, candidates.degraded)

@@ -158,12 +158,14 @@ EMPTY_RANKING = Ranking.from_scores(())
 class Run:
     """A system's rankings, one per answered query.
 
-    ``failed`` maps the queries that raised to the reason; they count 0 in every metric.
+    ``failed`` maps the queries that raised to the reason; they count 0 in every metric. ``degraded`` maps
+    those that were answered by a part of the system, because another part failed, to the reason.
     """
 
     name: str
     rankings: Mapping[str, Ranking]
     failed: Mapping[str, str] = field(default_factory=dict)
+    degraded: Mapping[str, str] = field(default_factory=dict)
 
     def strictly_decreasing(self, query_id: str) -> bool:
         """Whether no two scores of ``query_id`` are equal."""

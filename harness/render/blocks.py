@@ -70,16 +70,20 @@ def speed(rows: Sequence[Row]) -> str:
     measured = [row for row in rows if row.cell.status == "ok"]
     if not measured:
         return ""
+    on_device = any(row.speed("peak_device_bytes") for row in measured)
+    memories = ("peak_rss_bytes", "peak_device_bytes") if on_device else ("peak_rss_bytes",)
     cold, warm = [], []
     for row in measured:
         names = ("import_s", "load_s", "first_call_s", "embed_s", "build_s")
         cold.append([row.label, *(seconds(row.speed(name)) for name in names)])
         cold[-1] += [rate(row.speed("docs_per_s")), rate(row.speed("tokens_per_s"))]
+        cold[-1] += [megabytes(row.speed(name)) for name in memories]
         warmups = max((len(stage.warmup_s) for stage in row.cell.stages.values()), default=0)
         warm.append([row.label, str(len(finite(row.cell.total_s))), str(warmups)])
         warm[-1] += [milliseconds(row.speed(name)) for name in ("p50_s", "p95_s", "p99_s")]
     columns = ["system", "import", "load", "first call", "embed corpus", "build BM25", "docs/s", "tokens/s"]
-    out = "## Cold start and throughput\n\n" + pipe_table(columns, cold, numeric=7)
+    columns += ["memory", "device memory"][: len(memories)]
+    out = "## Cold start and throughput\n\n" + pipe_table(columns, cold, numeric=len(columns) - 1)
     out += "\nThe latencies below count none of these.\n"
     columns = ["system", "samples", "warm-ups thrown away", "p50 ms", "p95 ms", "p99 ms"]
     out += "\n## Warm latency of a query\n\n" + pipe_table(columns, warm, numeric=5)

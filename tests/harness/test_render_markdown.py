@@ -86,8 +86,8 @@ def test_cold_start_stands_apart_from_warm_latency(document: ResultDocument) -> 
     """O35 in the report."""
     text = render(document)
     cold = section(text, "Cold start and throughput")
-    assert "| e5-small · vector | 310 ms | 820 ms | 61.0 ms | 12.0 s | – | 10.0 | 1.23 k |" in cold
-    assert "| bm25 | – | – | – | – | 400 ms | 300 | – |" in cold
+    assert "| e5-small · vector | 310 ms | 820 ms | 61.0 ms | 12.0 s | – | 10.0 | 1.23 k | 410 MB |" in cold
+    assert "| bm25 | – | – | – | – | 400 ms | 300 | – | 180 MB |" in cold
     warm = section(text, "Warm latency of a query")
     assert "| e5-small · hybrid | 43 | 3 | 45.8 | 52.3 | – |" in warm
     stages = section(text, "Median latency by stage, ms")
@@ -223,3 +223,11 @@ def test_variants_of_a_model_stand_in_a_table(marked: ResultDocument) -> None:
 def test_without_variants_there_is_no_such_table(document: ResultDocument) -> None:
     assert "Agreement of variants" not in render(document)
     assert "not recommended" not in render(document)
+
+
+def test_device_memory_has_a_column_where_a_device_counted_it(document: ResultDocument) -> None:
+    assert "device memory" not in render(document)
+    document.cells[2].speed["peak_device_bytes"] = 1_500_000_000
+    cold = section(render(document), "Cold start and throughput")
+    assert cold[0].endswith("| memory | device memory |")
+    assert sum(line.endswith("| 1.50 GB |") for line in cold) == 1

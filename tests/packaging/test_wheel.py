@@ -74,6 +74,7 @@ def test_top_level_names_and_data_files(wheel: Path) -> None:
         "harness/result.schema.json",
         "providers/data/bert_uncased_vocab.txt",
         "providers/data/NOTICE",
+        "rag_core/data/prices.json",
         "rag_core/py.typed",
     ):
         assert needed in names

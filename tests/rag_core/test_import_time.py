@@ -98,7 +98,9 @@ print(json.dumps([embedder.name, list(shape), attempts]))
 """,
         HF_HUB_OFFLINE="1",
     )
-    assert attempts == []
+    # a server without a key can only be asked whether it is there; it is on this machine
+    assert all("('127.0.0.1', 11434)" in attempt for attempt in attempts)
+    assert len(attempts) <= 1
     assert shape[0] == 2
     assert name in ("e5-small", "minilm", "fake")
 

@@ -117,6 +117,15 @@ def test_a_device_that_is_not_there_gives_its_reason(target: str, monkeypatch: p
     assert filled().availability(spec(target=target)).ok
 
 
+@pytest.mark.parametrize("target, hint", [("api", ""), ("cpu", "use a?path=FOLDER, or set RAG_MODELS_DIR")])
+def test_what_is_missing_gives_its_reason(target: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("acme_missing")
+    module.missing = lambda given: f"no {given.name} here"  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "acme_missing", module)
+    answer = filled().availability(spec("a", target, missing="acme_missing:missing"))
+    assert (answer.ok, answer.reason, answer.hint) == (False, "no a here", hint)
+
+
 def test_create_calls_the_loader_with_the_options() -> None:
     made = filled()
     module = ModuleType("acme_loader")

@@ -1,0 +1,139 @@
+"""The settings of an embedding service as a ``rag.toml``, and the check that each of them means something.
+
+::
+
+    [embedding]
+    provider = "cohere"                    # a spec string: name[:model][@target][?option=value&…]
+    fallback = ["e5-small@cpu"]            # one, or a list, in order; optional
+
+    [cache]                                # optional: without it vectors are kept in memory only
+    dir = "cache"                          # from the folder of this file; ~ is the home folder
+    max_bytes = 2_000_000_000              # of the files on disk
+    memory_bytes = 64_000_000
+    ttl_s = 2_592_000                      # seconds for which a vector is served; without it, for ever
+    bypass = false                         # true: no cache
+
+    [limits]                               # optional
+    max_usd = 5.0                          # of all calls of the service together
+    first_pause_s = 5                      # how long a provider that failed is left alone,
+    last_pause_s = 300                     # and how long at most
+
+    [prices]                               # optional: USD for 1,000,000 tokens, in place of the table's
+    "openai:text-embedding-3-small" = 0.02
+
+Keys of services are read from the environment and never stand here.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rag_core.errors import InvalidArgumentError
+from rag_core.registry import nearest
+
+__all__ = ["TABLES", "ServiceConfig", "read_config"]
+
+#: Table -> key -> types of its value. ``prices`` takes any key.
+TABLES: Mapping[str, Mapping[str, tuple[type, ...]]] = {
+    "embedding": {"provider": (str,), "fallback": (str, list)},
+    "cache": {
+        "dir": (str,),
+        "max_bytes": (int,),
+        "memory_bytes": (int,),
+        "ttl_s": (int, float),
+        "bypass": (bool,),
+    },
+    "limits": {"max_usd": (int, float), "first_pause_s": (int, float), "last_pause_s": (int, float)},
+    "prices": {},
+}
+_SAID = {
+    str: "text",
+    list: "a list of texts",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+}
+
+
+@dataclass(slots=True)
+class ServiceConfig:
+    """What a service is made of.
+
+    Attributes:
+        chain: spec strings or embedders; the first is the provider, the others its fallback.
+        cache: options of :class:`rag_core.cache.CachedEmbedder`.
+        max_usd: budget; None for none.
+        pauses: options of :class:`rag_core.chain.Pauses`.
+        prices: ``provider:model`` -> USD for 1,000,000 tokens.
+    """
+
+    chain: list[Any] = field(default_factory=list)
+    cache: dict[str, Any] = field(default_factory=dict)
+    max_usd: float | None = None
+    pauses: dict[str, Any] = field(default_factory=dict)
+    prices: dict[str, float] = field(default_factory=dict)
+
+
+def read_config(path: str | Path) -> ServiceConfig:
+    """Read a ``rag.toml``.
+
+    Raises:
+        InvalidArgumentError: there is no such file, it is not TOML, or a table, a key or a value is not
+            known; the message names the file and the nearest names.
+    """
+    path = Path(path)
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidArgumentError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidArgumentError(f"{path} is not TOML: {error}") from error
+    _check(path, found)
+    embedding = found.get("embedding", {})
+    if "provider" not in embedding:
+        raise InvalidArgumentError(
+            f'{path} names no provider; write: [embedding] provider = "e5-small" (run: bench providers)'
+        )
+    fallback = embedding.get("fallback", [])
+    cache = dict(found.get("cache", {}))
+    if "dir" in cache:
+        cache["folder"] = path.absolute().parent / Path(cache.pop("dir")).expanduser()
+    if "max_bytes" in cache:
+        cache["disk_bytes"] = cache.pop("max_bytes")
+    limits = found.get("limits", {})
+    return ServiceConfig(
+        chain=[embedding["provider"], *([fallback] if isinstance(fallback, str) else fallback)],
+        cache=cache,
+        max_usd=limits.get("max_usd"),
+        pauses={
+            name: limits[key]
+            for key, name in (("first_pause_s", "first_s"), ("last_pause_s", "last_s"))
+            if key in limits
+        },
+        prices=dict(found.get("prices", {})),
+    )
+
+
+def _check(path: Path, found: Mapping[str, Any]) -> None:
+    for table, values in found.items():
+        if table not in TABLES:
+            homes = [f"[{name}]" for name, keys in TABLES.items() if table in keys]
+            hint = f"; it belongs in {homes[0]}" if homes else nearest(table, TABLES)
+            raise InvalidArgumentError(f"{path}: unknown table or key {table!r}{hint}")
+        if not isinstance(values, dict):
+            raise InvalidArgumentError(f"{path}: {table} is {values!r}; accepted: a table, [{table}]")
+        known = TABLES[table]
+        for key, value in values.items():
+            if known and key not in known:
+                raise InvalidArgumentError(f"{path}: unknown key {key!r} in [{table}]{nearest(key, known)}")
+            types = known.get(key, (int, float))
+            fits = type(value) in types and (
+                not isinstance(value, list) or all(isinstance(item, str) for item in value)
+            )
+            if not fits:
+                accepted = " or ".join(_SAID[kind] for kind in types if kind is not int or float not in types)
+                raise InvalidArgumentError(f"{path}: [{table}] {key} is {value!r}; accepted: {accepted}")
