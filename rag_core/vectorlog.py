@@ -22,7 +22,17 @@ from numpy.typing import NDArray
 from rag_core.errors import InvalidArgumentError
 from rag_core.keyindex import KeyIndex
 from rag_core.protocols import Vectors
-from rag_core.segments import BLOCK, ENTRY, KEYS, ROWS, Segment, SegmentWriter, checksums
+from rag_core.segments import (
+    BLOCK,
+    ENTRY,
+    KEYS,
+    ROWS,
+    Segment,
+    SegmentWriter,
+    checksums,
+    entry_sums,
+    row_sums,
+)
 
 __all__ = ["KEY_BYTES", "VectorLog"]
 
@@ -169,19 +179,23 @@ class VectorLog:
             is_key = (entries["key"] == wanted[rest[mine]]).all(axis=1)
             if not is_key.all():
                 mine, records, entries = mine[is_key], records[is_key], entries[is_key]
-            for start in range(0, len(mine), BLOCK):
+            keys = rest[mine]
+            expected = entries["check"] - entry_sums(entries["key"], entries["written_at"])
+            is_young = entries["written_at"] >= oldest
+            for start in range(0, len(keys), BLOCK):
                 block = slice(start, start + BLOCK)
-                keys, part = rest[mine[block]], entries[block]
                 vectors = all_rows[records[block]]
-                is_whole = checksums(part["key"], part["written_at"], vectors) == part["check"]
-                good = is_whole & (part["written_at"] >= oldest)
-                if not good.all():
-                    self.damaged += int((~is_whole).sum())
-                    self.expired += int((is_whole & ~good).sum())
-                    keys, part, vectors = keys[good], part[good], vectors[good]
-                out[target[keys]] = vectors
-                written_at[keys] = part["written_at"]
-                found[keys] = True
+                good = row_sums(vectors) == expected[block]
+                self.damaged += len(good) - int(np.count_nonzero(good))
+                if not is_young[block].all():
+                    self.expired += int(np.count_nonzero(good & ~is_young[block]))
+                    good &= is_young[block]
+                if good.all():
+                    out[target[keys[block]]] = vectors
+                else:
+                    out[target[keys[block][good]]] = vectors[good]
+                found[keys[block]] = good
+            written_at[keys] = np.where(found[keys], entries["written_at"], 0)
 
     def _look(self) -> bool:
         """Learn what the folder holds now; whether there is anything new."""
