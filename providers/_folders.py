@@ -116,8 +116,15 @@ def missing(spec: Spec) -> str:
 def why_missing(spec: Spec, accept: Accept) -> str:
     """Why no folder of ``spec.model`` that ``accept`` accepts is on disk; empty when there is one.
 
-    Reads no file but their names, opens no connection.
+    A folder that the spec string names is the only one looked in. Reads no file but their names, opens
+    no connection.
     """
+    if spec.folder:
+        try:
+            accept(Path(spec.folder).expanduser())
+        except FileNotFoundError as error:
+            return f"{spec.folder} will not do ({error})"
+        return ""
     if spec.model == ANY_MODEL:
         return "no folder is named"
     looked = []

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from providers._common import choice, require
 from providers._rows import Call, Ids
-from rag_core.errors import ProviderUnavailableError
+from rag_core.errors import ProviderError, ProviderUnavailableError
 from rag_core.protocols import Vectors
 from rag_core.registry import Spec
 
@@ -33,6 +33,7 @@ def open_session(spec: Spec, model: Path | bytes, threads: int) -> Any:
     Raises:
         MissingExtraError: onnxruntime is not installed.
         ProviderUnavailableError: there is no such file.
+        ProviderError: it is damaged, or this onnxruntime lacks what the model needs.
     """
     global _sessions
     if isinstance(model, Path) and not model.is_file():
@@ -44,7 +45,12 @@ def open_session(spec: Spec, model: Path | bytes, threads: int) -> Any:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3
     source = str(model) if isinstance(model, Path) else model
-    session = runtime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    try:
+        session = runtime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # the library's own errors have no base class of theirs
+        what = str(model) if isinstance(model, Path) else "the model"
+        reason = str(error).strip().splitlines()[0][:300]
+        raise ProviderError(f"{spec.name}: onnxruntime cannot open {what} ({reason})") from error
     with _sessions_lock:
         _sessions += 1
         number = _sessions

@@ -35,9 +35,16 @@ class PairEncoder:
     """
 
     def __init__(
-        self, owner: str, tokenizer: Any, max_tokens: int, windows: int = 0, pad: int | None = None
+        self,
+        owner: str,
+        tokenizer: Any,
+        max_tokens: int,
+        windows: int = 0,
+        pad: int | None = None,
+        has_types: bool = True,
     ) -> None:
-        """``windows``: tokens of a candidate scored at once; 0 cuts a long candidate instead.
+        """``windows``: tokens of a candidate scored at once; 0 cuts a long candidate instead. Without
+        ``has_types`` the model was trained on types that are all 0, whatever the template says.
 
         Raises:
             ProviderUnavailableError: the tokenizer has no template for pairs.
@@ -47,7 +54,9 @@ class PairEncoder:
         tokenizer.no_truncation()
         tokenizer.encode_special_tokens = True  # "[SEP]" in a text is five characters, not the token
         self._tokenizer, self._windows = tokenizer, windows
-        self._before, self._between, self._after, self._type_a, self._type_b = _template(owner, tokenizer)
+        self._before, self._between, self._after, self._type_a, self._type_b = _template(
+            owner, tokenizer, has_types
+        )
         special = [*self._before.ids, *self._between.ids, *self._after.ids]
         self._special = frozenset(special)
         self._places = max_tokens - len(special)
@@ -102,7 +111,7 @@ class PairEncoder:
         return ids if self._special.isdisjoint(ids) else [i for i in ids if i not in self._special]
 
 
-def _template(owner: str, tokenizer: Any) -> tuple[Row, Row, Row, int, int]:
+def _template(owner: str, tokenizer: Any, has_types: bool) -> tuple[Row, Row, Row, int, int]:
     """What the tokenizer puts before, between and after two texts, and the type ids of both."""
     made = tokenizer.encode("a", "a")
     sides = made.sequence_ids
@@ -114,14 +123,16 @@ def _template(owner: str, tokenizer: Any) -> tuple[Row, Row, Row, int, int]:
             "tokenizer.json has no template for pairs (a post_processor with the texts A and B in order)",
         )
 
+    types = made.type_ids if has_types else [0] * len(sides)
+
     def cut(start: int, stop: int) -> Row:
-        return Row(made.ids[start:stop], made.type_ids[start:stop])
+        return Row(made.ids[start:stop], types[start:stop])
 
     ends = second[-1] + 1
     return (
         cut(0, first[0]),
         cut(first[-1] + 1, second[0]),
         cut(ends, len(sides)),
-        made.type_ids[first[0]],
-        made.type_ids[second[0]],
+        types[first[0]],
+        types[second[0]],
     )

@@ -51,6 +51,8 @@ class Place(NamedTuple):
     multiple: int = 1
 
 
+#: Measured on two cores with MiniLM, passages of 1 to 200 words a second at budgets of 256, 512, 1024, 2048
+#: and 4096 tokens: 212, 220, 211, 199, 169 in fp32; 308, 341, 328, 311, 265 in bf16. A GPU wants large calls.
 PLACES: dict[Target, Place] = {
     "cpu": Place("cpu", 512),
     "nvidia": Place("cuda", 32_768, 8),

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from providers._folders import ANY_MODEL, TOKENIZER, find_folder, why_missing
-from rag_core.registry import Spec
+from providers._common import choice
+from providers._folders import ANY_MODEL, CONFIG, TOKENIZER
+from rag_core.errors import ProviderError
 
-__all__ = ["ANY_MODEL", "Weights", "find_weights", "missing", "read_json", "window_tokens"]
+__all__ = ["ANY_MODEL", "FILES", "Weights", "has_onnx", "onnx_file", "patterns", "read_json", "window_tokens"]
+
+#: Names of the model's file per dtype, as exporters write them; looked for in the folder, then in ``onnx/``.
+FILES = {
+    "fp32": ("model.onnx", "model_fp32.onnx"),
+    "fp16": ("model_fp16.onnx",),
+    "int8": ("model_int8.onnx", "model_quantized.onnx", "model_uint8.onnx"),
+    "q8": ("model_q8.onnx",),
+    "q4": ("model_q4.onnx", "model_bnb4.onnx"),
+}
 
 #: Model files tried first, in this order; otherwise the only file of the folder is taken.
 USUAL_FILES = ("model.onnx", "onnx/model.onnx")
@@ -50,58 +59,59 @@ class Weights:
         self.digest = hasher.hexdigest()[:12]
 
 
-def find_weights(
-    spec: Spec, model: str, path: str = "", file: str = "", env: Mapping[str, str] | None = None
-) -> Weights:
-    """The ONNX weights of ``model``, looked for as :func:`providers._folders.find_folder` does.
-
-    Args:
-        spec: whose name errors begin with.
-        model: name on the hub, ``owner/name``.
-        path: a folder to look in and nowhere else.
-        file: the ONNX file within the folder, for example ``onnx/model_quantized.onnx``; by default
-            ``model.onnx``, ``onnx/model.onnx``, or the only one there.
-        env: environment; ``os.environ`` by default.
-
-    Raises:
-        ProviderUnavailableError: none of the folders holds the model; all of them stand in the message.
-    """
-    folder = find_folder(
-        spec, model, path, lambda each: _model_file(each, file), [(*PATTERNS, file) if file else PATTERNS],
-        "an ONNX model and tokenizer.json", env,
-    )  # fmt: skip
-    return Weights(folder, _model_file(folder, file))
+def patterns(file: str = "", dtype: str = "") -> tuple[str, ...]:
+    """What is fetched from the hub for ``file`` or for ``dtype``."""
+    more = (file,) if file else tuple(f"onnx/{name}" for name in FILES.get(dtype, ()))
+    return (*PATTERNS, *more)
 
 
-def missing(spec: Spec) -> str:
-    """Why the ONNX weights of ``spec`` are not at hand; empty when they are."""
-    return why_missing(spec, lambda folder: _model_file(folder, ""))
-
-
-def _model_file(folder: Path, wanted: str) -> Path:
-    """The ONNX file to use.
+def has_onnx(folder: Path) -> None:
+    """Accept a folder with a tokenizer and any ONNX file.
 
     Raises:
         FileNotFoundError: why ``folder`` will not do.
     """
-    if not folder.is_dir():
-        raise FileNotFoundError("no such folder")
-    if not (folder / TOKENIZER).is_file():
-        raise FileNotFoundError(f"no {TOKENIZER}")
-    if wanted:
-        if (folder / wanted).is_file():
-            return folder / wanted
-        raise FileNotFoundError(f"no file {wanted}")
+    _found(folder)
+
+
+def onnx_file(folder: Path, file: str = "", dtype: str = "") -> Path:
+    """The ONNX file to use: ``file`` within ``folder``, for example ``onnx/model_quantized.onnx``, the one
+    whose name says ``dtype`` (one of :data:`FILES`), or ``model.onnx``, ``onnx/model.onnx``, the only one.
+
+    Raises:
+        FileNotFoundError: why ``folder`` will not do.
+        InvalidArgumentError: ``dtype`` is unknown.
+    """
+    found = _found(folder, file)
+    if file:
+        return folder / file
+    if dtype:
+        choice("onnxruntime", "dtype", dtype, tuple(FILES))
+        for name in FILES[dtype]:
+            for place in (folder, folder / "onnx"):
+                if (place / name).is_file():
+                    return place / name
+        raise FileNotFoundError(f"no {' or '.join(FILES[dtype])} here or in onnx/")
     for name in USUAL_FILES:
         if (folder / name).is_file():
             return folder / name
-    found = sorted([*folder.glob("*.onnx"), *folder.glob("onnx/*.onnx")])
-    if not found:
-        raise FileNotFoundError("no model.onnx and no onnx/*.onnx")
     if len(found) > 1:
         names = ", ".join(each.relative_to(folder).as_posix() for each in found)
         raise FileNotFoundError(f"several ONNX files, choose one with file=: {names}")
     return found[0]
+
+
+def _found(folder: Path, file: str = "") -> list[Path]:
+    if not folder.is_dir():
+        raise FileNotFoundError("no such folder")
+    if not (folder / TOKENIZER).is_file():
+        raise FileNotFoundError(f"no {TOKENIZER}")
+    if file and not (folder / file).is_file():
+        raise FileNotFoundError(f"no file {file}")
+    found = sorted([*folder.glob("*.onnx"), *folder.glob("onnx/*.onnx")])
+    if not found and not file:
+        raise FileNotFoundError("no model.onnx and no onnx/*.onnx")
+    return found
 
 
 def _hash(file: Path, hasher: Any) -> bool:
@@ -116,29 +126,41 @@ def _hash(file: Path, hasher: Any) -> bool:
     return seen
 
 
-def read_json(file: Path) -> dict[str, Any]:
+def read_json(owner: str, file: Path) -> dict[str, Any]:
     """The object in ``file``; empty when there is no such file.
 
     Raises:
-        ValueError: it is not JSON.
+        ProviderError: it is not a JSON object.
     """
     if not file.is_file():
         return {}
-    values = json.loads(file.read_text(encoding="utf-8"))
-    return values if isinstance(values, dict) else {}
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ProviderError(f"{owner}: {file} is not JSON ({error})") from error
+    if not isinstance(values, dict):
+        raise ProviderError(f"{owner}: {file} holds a {type(values).__name__}; expected {{…}}")
+    return values
 
 
-def window_tokens(folder: Path) -> int:
+def window_tokens(owner: str, folder: Path) -> int:
     """The longest input that the model's files allow, in tokens; 0 when they do not say.
 
-    The least of the tokenizer's ``model_max_length`` and the number of positions. RoBERTa and its kin
-    count positions from the padding id + 1, so that many of them are no use to a text.
+    The least of what sentence-transformers and the tokenizer say and of the number of positions. RoBERTa
+    and its kin count positions from the padding id + 1, so that many of them are no use to a text.
+
+    Raises:
+        ProviderError: a file is not a JSON object.
     """
-    config = read_json(folder / "config.json")
-    limits = [read_json(folder / "tokenizer_config.json").get("model_max_length")]
+    config = read_json(owner, folder / CONFIG)
+    limits = [
+        read_json(owner, folder / "sentence_bert_config.json").get("max_seq_length"),
+        read_json(owner, folder / "tokenizer_config.json").get("model_max_length"),
+    ]
     positions = config.get("max_position_embeddings")
     if isinstance(positions, int) and str(config.get("model_type", "")).endswith(("roberta", "camembert")):
-        positions -= int(config.get("pad_token_id") or 1) + 1
+        pad = config.get("pad_token_id")
+        positions -= (1 if pad is None else int(pad)) + 1
     limits.append(positions)
     known = [int(n) for n in limits if isinstance(n, (int, float)) and 0 < n < UNLIMITED_TOKENS]
     return min(known, default=0)

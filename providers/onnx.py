@@ -11,26 +11,20 @@ import mmap
 from pathlib import Path
 from typing import Any
 
-from providers._common import choice, count, require
+from providers._common import choice, count
 from providers._onnx import open_session, runtime_info, session_call
 from providers._rows import TOKEN_BUDGET, RowRunner
 from providers._st_folder import POOLINGS, ModelFolder
+from providers._tokenizer import open_tokenizer
 from providers._transformer import TransformerEmbedder
+from providers._weights import FILES
 from rag_core.devices import usable_cpus
-from rag_core.errors import InvalidArgumentError, ProviderError, ProviderUnavailableError
+from rag_core.errors import InvalidArgumentError, ProviderUnavailableError
 from rag_core.fingerprint import Fingerprint
 from rag_core.registry import Spec
 
 __all__ = ["FILES", "load"]
 
-#: Names of the model's file per dtype, as exporters write them; looked for in the folder, then in ``onnx/``.
-FILES = {
-    "fp32": ("model.onnx", "model_fp32.onnx"),
-    "fp16": ("model_fp16.onnx",),
-    "int8": ("model_int8.onnx", "model_quantized.onnx", "model_uint8.onnx"),
-    "q8": ("model_q8.onnx",),
-    "q4": ("model_q4.onnx", "model_bnb4.onnx"),
-}
 INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 #: Outputs that hold token vectors and sentence vectors, as exporters name them.
 TOKENS = ("last_hidden_state", "token_embeddings")
@@ -78,9 +72,8 @@ def load(
     folder = ModelFolder(spec.name, Path(path).expanduser())
     if not folder.path.is_dir():
         raise ProviderUnavailableError(spec.name, f"{folder.path} is not a folder")
-    tokenizers = require(spec, "tokenizers")
     file, kind = _model_file(spec, folder.path, dtype)
-    tokenizer = _tokenizer(spec, folder, tokenizers)
+    tokenizer = open_tokenizer(spec, folder.path / "tokenizer.json")
     digest, whole_call = _digest(file)
     session = open_session(spec, file, used)
     strange = {entry.name for entry in session.get_inputs()} - INPUTS
@@ -135,17 +128,6 @@ def _model_file(spec: Spec, folder: Path, dtype: str) -> tuple[Path, str]:
         f"no {wanted} in {folder} or its onnx/",
         f"there: {have}; choose with dtype={'|'.join(FILES)}",
     )
-
-
-def _tokenizer(spec: Spec, folder: ModelFolder, tokenizers: Any) -> Any:
-    file = folder.require("tokenizer.json", "save it with transformers' AutoTokenizer.save_pretrained")
-    try:
-        tokenizer = tokenizers.Tokenizer.from_file(str(file))
-    except Exception as error:  # the library raises plain Exception
-        raise ProviderError(f"{spec.name}: {file} cannot be read ({error})") from error
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
 
 
 def _digest(file: Path) -> tuple[str, bool]:

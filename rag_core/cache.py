@@ -86,6 +86,7 @@ class CachedEmbedder:
         self._of_thread = threading.local()
         self._cache: VectorCache | None = None
         self._cached_for: Fingerprint | None = None
+        self._digest = ""
 
     # what the provider says of itself
 
@@ -168,12 +169,12 @@ class CachedEmbedder:
         """
         check_call(self.name, texts, role)
         if self._is_bypassed or self._depth() > 0:
-            self._opened().count(texts=len(texts), bypassed=len(texts))
+            self._opened()[0].count(texts=len(texts), bypassed=len(texts))
             return self.provider.embed(texts, role=role)
-        cache = self._opened()
+        cache, digest = self._opened()
         rows = [row for row, text in enumerate(texts) if text.strip()]
         first: dict[bytes, int] = {}
-        keys = self._keys([texts[row] for row in rows], role)
+        keys = self._keys(digest, [texts[row] for row in rows], role)
         for row, key in zip(rows, keys):
             first.setdefault(key, row)
         blank, duplicates = len(texts) - len(rows), len(rows) - len(first)
@@ -221,15 +222,15 @@ class CachedEmbedder:
                 )
         return answer
 
-    def _keys(self, texts: Sequence[str], role: Role) -> list[bytes]:
-        start = f"{self.fingerprint.digest}\0{role}\0".encode()
+    def _keys(self, digest: str, texts: Sequence[str], role: Role) -> list[bytes]:
+        start = f"{digest}\0{role}\0".encode()
         sha256, prepare = hashlib.sha256, self.prepare
         return [
             sha256(start + prepare(text, role).encode("utf-8", "surrogatepass")).digest() for text in texts
         ]
 
-    def _opened(self) -> VectorCache:
-        """The cache of the provider's fingerprint, made at the first text and after a change of it."""
+    def _opened(self) -> tuple[VectorCache, str]:
+        """The cache of the provider's fingerprint, made at the first text and after a change; its digest."""
         fingerprint = self.fingerprint
         with self._lock:
             if self._cache is None or self._cached_for != fingerprint:
@@ -256,8 +257,8 @@ class CachedEmbedder:
                     clock=self._clock,
                     counts=counts,
                 )
-                self._cached_for = fingerprint
-            return self._cache
+                self._cached_for, self._digest = fingerprint, fingerprint.digest
+            return self._cache, self._digest
 
     @contextmanager
     def bypass(self) -> Iterator[None]:
@@ -286,7 +287,7 @@ class CachedEmbedder:
         Raises:
             OSError: a file cannot be removed.
         """
-        self._opened().clear()
+        self._opened()[0].clear()
 
     def close(self) -> None:
         """Release memory and files; a later call opens them again."""

@@ -121,17 +121,18 @@ def resolve(registry: Registry, text: str, env: Mapping[str, str] | None = None)
 
 
 def _asked(spec: Spec, parsed: SpecString) -> Spec:
-    """``spec`` with the model that the spec string names.
+    """``spec`` with the model and the folder that the spec string names.
 
-    Weights in a folder that it names, and a server at an address that it names, are not looked for here:
-    the loader does, and knows whether that server needs a key.
+    A server at an address that it names is not looked for here: the loader does, and knows whether that
+    server needs a key.
     """
-    is_named = bool({"path", "base_url"} & set(parsed.options))
+    is_server = "base_url" in parsed.options
     return replace(
         spec,
         model=parsed.model or spec.model,
-        missing="" if is_named else spec.missing,
-        env=() if "base_url" in parsed.options else spec.env,
+        folder=parsed.options.get("path", ""),
+        missing="" if is_server else spec.missing,
+        env=() if is_server else spec.env,
     )
 
 

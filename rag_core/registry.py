@@ -59,6 +59,7 @@ class Spec:
         export: ``module:attribute`` of ``export(spec, model, out, dtypes, opset, path) -> Exported`` (see
             :mod:`rag_core.exporting`), which writes a local model for this provider; empty for one whose
             models are not made here.
+        folder: the folder that a spec string names (``path=``), for ``missing`` to look in; never in a table.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Spec:
     missing: str = ""
     fetch: str = ""
     export: str = ""
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,7 @@ class Registry:
             if reason:
                 return Availability(False, reason)
         if spec.missing and (reason := load_attribute(spec.missing)(spec)):
-            if spec.fetch and load_attribute(spec.fetch)(spec, env):
+            if spec.fetch and not spec.folder and load_attribute(spec.fetch)(spec, env):
                 size = f" ({spec.size_bytes / 1e9:.2g} GB)" if spec.size_bytes else ""
                 return Availability(True, f"weights are downloaded at first use{size}", is_ready=False)
             is_folder = spec.target != "api"

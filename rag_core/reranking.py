@@ -47,12 +47,14 @@ class RerankStats:
         truncated: of these, pairs of which the query or the candidate was cut.
         rows: inputs that the model read; more than ``pairs`` where candidates are read in windows.
         tokens: tokens that the model read, padding excluded.
+        cached: candidates that the model did not read because what it makes of them was at hand.
     """
 
     pairs: int = 0
     truncated: int = 0
     rows: int = 0
     tokens: int = 0
+    cached: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,13 +25,23 @@ from rag_core.protocols import Vectors
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["BLOCK", "ENTRY", "KEYS", "ROWS", "Segment", "SegmentWriter", "checksums"]
+__all__ = [
+    "BLOCK",
+    "ENTRY",
+    "KEYS",
+    "ROWS",
+    "Segment",
+    "SegmentWriter",
+    "checksums",
+    "entry_sums",
+    "row_sums",
+]
 
 #: A key as four little-endian words, the time of writing in seconds since the epoch, the checksum.
 ENTRY = np.dtype([("key", "<u8", (4,)), ("written_at", "<f8"), ("check", "<u8")])
 KEYS, ROWS = ".keys", ".vectors"
 #: Records checked at once, so that their rows stay in the processor's cache.
-BLOCK = 64
+BLOCK = 128
 
 Words = NDArray[np.uint64]
 
@@ -56,15 +66,23 @@ def checksums(keys: Words, written_at: NDArray[np.float64], rows: Vectors) -> Wo
         written_at: ``(n,)`` seconds.
         rows: float32 ``(n, dim)``, C-contiguous.
     """
-    dim = rows.shape[1]
-    factors = _factors(dim + 10)
-    times = np.ascontiguousarray(written_at, "<f8")[:, None]
-    sums: Words = np.zeros(len(keys), np.uint64)
-    at = 0
-    for part in (rows, np.ascontiguousarray(keys, "<u8"), times):
-        words = part.view("<u4")
-        sums += np.einsum("ij,j->i", words, factors[at : at + words.shape[1]])
-        at += words.shape[1]
+    sums: Words = entry_sums(keys, written_at) + row_sums(rows)
+    return sums
+
+
+def entry_sums(keys: Words, written_at: NDArray[np.float64]) -> Words:
+    """The share of key and time in the checksums: the first ten words."""
+    factors = _factors(10)
+    key_words = np.ascontiguousarray(keys, "<u8").view("<u4")
+    time_words = np.ascontiguousarray(written_at, "<f8")[:, None].view("<u4")
+    sums: Words = np.einsum("ij,j->i", key_words, factors[:8])
+    sums += np.einsum("ij,j->i", time_words, factors[8:])
+    return sums
+
+
+def row_sums(rows: Vectors) -> Words:
+    """The share of the row: all further words."""
+    sums: Words = np.einsum("ij,j->i", rows.view("<u4"), _factors(10 + rows.shape[1])[10:])
     return sums
 
 

@@ -1,9 +1,9 @@
 """Vectors on disk under 32-byte keys: appended by many processes, mapped and looked up by thousands.
 
 A folder per vector space, segments in it (:mod:`rag_core.segments`). Each process appends to a segment of
-its own and reads all of them, so reading needs no lock between processes. The index in memory has 16 bytes a
-record: the first word of each key, sorted, and where the record is. A lookup bisects for the word, then
-compares the whole key and the checksum; a record that fails either is no record.
+its own and reads all of them, so reading needs no lock between processes. A lookup bisects for the first word
+of each key in memory (:mod:`rag_core.keyindex`), then compares the whole key and the checksum; a record that
+fails either is no record.
 """
 
 from __future__ import annotations
@@ -13,16 +13,26 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rag_core.errors import InvalidArgumentError
+from rag_core.keyindex import KeyIndex
 from rag_core.protocols import Vectors
-from rag_core.segments import BLOCK, ENTRY, KEYS, ROWS, Segment, SegmentWriter, checksums
+from rag_core.segments import (
+    BLOCK,
+    ENTRY,
+    KEYS,
+    ROWS,
+    Segment,
+    SegmentWriter,
+    checksums,
+    entry_sums,
+    row_sums,
+)
 
 __all__ = ["KEY_BYTES", "VectorLog"]
 
@@ -34,34 +44,9 @@ SEGMENTS = 16
 MOST_SEGMENTS = 128
 #: Fewest records that the bound must hold.
 FEWEST_RECORDS = 64
-#: New records that are sorted by themselves before they are merged into the large index.
-SMALL = 4096
 ABOUT = "about.json"
 
 log = logging.getLogger("rag_core")
-Places = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class _Sorted:
-    """First words of keys in order, and ``segment number << 32 | record``; the newest first among equals."""
-
-    words: NDArray[np.uint64]
-    places: Places
-
-    @classmethod
-    def merge(cls, newest_first: Iterable[_Sorted]) -> _Sorted:
-        parts = list(newest_first)
-        words = np.concatenate([part.words for part in parts])
-        order = np.argsort(words, kind="stable")
-        return cls(words[order], np.concatenate([part.places for part in parts])[order])
-
-    def without(self, numbers: Sequence[int]) -> _Sorted:
-        kept = ~np.isin(self.places >> 32, numbers)
-        return _Sorted(self.words[kept], self.places[kept])
-
-
-NOTHING = _Sorted(np.zeros(0, np.uint64), np.zeros(0, np.int64))
 
 
 class VectorLog:
@@ -117,7 +102,7 @@ class VectorLog:
         self._segments: dict[str, tuple[int, Segment]] = {}
         self._by_number: dict[int, Segment] = {}
         self._next_number = 0
-        self._large, self._small, self._unsorted = NOTHING, NOTHING, list[_Sorted]()
+        self._index = KeyIndex()
         self.expired = self.damaged = self.dropped = 0
         self.is_writable = True
 
@@ -165,25 +150,12 @@ class VectorLog:
         found: NDArray[np.bool_],
         written_at: NDArray[np.float64],
     ) -> None:
-        self._sort()
-        for part in (self._small, self._large):
-            rest = np.flatnonzero(~found)
-            at = part.words.searchsorted(wanted[rest, 0])
-            while rest.size:
-                # a word that is not there leads to its successor or past the end
-                here = at < len(part.words)
-                rest, at = rest[here], at[here]
-                same = part.words[at] == wanted[rest, 0]
-                rest, at = rest[same], at[same]
-                if not rest.size:
-                    break
-                self._take(part.places[at], rest, wanted, target, out, found, written_at)
-                again = ~found[rest]
-                rest, at = rest[again], at[again] + 1
+        for rest, places in self._index.candidates(wanted[:, 0], found):
+            self._take(places, rest, wanted, target, out, found, written_at)
 
     def _take(
         self,
-        places: Places,
+        places: NDArray[np.int64],
         rest: NDArray[np.intp],
         wanted: NDArray[np.uint64],
         target: NDArray[np.intp],
@@ -207,19 +179,23 @@ class VectorLog:
             is_key = (entries["key"] == wanted[rest[mine]]).all(axis=1)
             if not is_key.all():
                 mine, records, entries = mine[is_key], records[is_key], entries[is_key]
-            for start in range(0, len(mine), BLOCK):
+            keys = rest[mine]
+            expected = entries["check"] - entry_sums(entries["key"], entries["written_at"])
+            is_young = entries["written_at"] >= oldest
+            for start in range(0, len(keys), BLOCK):
                 block = slice(start, start + BLOCK)
-                keys, part = rest[mine[block]], entries[block]
                 vectors = all_rows[records[block]]
-                is_whole = checksums(part["key"], part["written_at"], vectors) == part["check"]
-                good = is_whole & (part["written_at"] >= oldest)
-                if not good.all():
-                    self.damaged += int((~is_whole).sum())
-                    self.expired += int((is_whole & ~good).sum())
-                    keys, part, vectors = keys[good], part[good], vectors[good]
-                out[target[keys]] = vectors
-                written_at[keys] = part["written_at"]
-                found[keys] = True
+                good = row_sums(vectors) == expected[block]
+                self.damaged += len(good) - int(np.count_nonzero(good))
+                if not is_young[block].all():
+                    self.expired += int(np.count_nonzero(good & ~is_young[block]))
+                    good &= is_young[block]
+                if good.all():
+                    out[target[keys[block]]] = vectors
+                else:
+                    out[target[keys[block][good]]] = vectors[good]
+                found[keys[block]] = good
+            written_at[keys] = np.where(found[keys], entries["written_at"], 0)
 
     def _look(self) -> bool:
         """Learn what the folder holds now; whether there is anything new."""
@@ -241,7 +217,7 @@ class VectorLog:
                 if mapped is None:
                     segment.count = before
                     continue
-                self._add(number, before, mapped[0]["key"][before : segment.count, 0])
+                self._index.add(number, before, mapped[0]["key"][before : segment.count, 0])
                 is_new = True
         return is_new
 
@@ -254,25 +230,12 @@ class VectorLog:
     def _forget(self, names: Sequence[str]) -> None:
         if not names:
             return
-        self._sort()
         numbers = [self._segments.pop(name)[0] for name in names]
         for number in numbers:
             del self._by_number[number]
-        self._large, self._small = self._large.without(numbers), self._small.without(numbers)
+        self._index.drop(numbers)
         if self._writer is not None and self._writer.name in names:
             self._stop_writing()
-
-    def _add(self, number: int, first: int, words: NDArray[np.uint64]) -> None:
-        """Put records ``first`` … of a segment into the index, to be sorted when they are looked for."""
-        places = (number << 32) + np.arange(first, first + len(words), dtype=np.int64)
-        self._unsorted.append(_Sorted(words[::-1].astype(np.uint64), places[::-1]))
-
-    def _sort(self) -> None:
-        if self._unsorted:
-            self._small = _Sorted.merge([*reversed(self._unsorted), self._small])
-            self._unsorted.clear()
-        if len(self._small.words) > max(SMALL, len(self._large.words) // 8):
-            self._large, self._small = _Sorted.merge([self._small, self._large]), NOTHING
 
     # writing
 
@@ -302,7 +265,7 @@ class VectorLog:
                     writer.append(entries[part], rows[part])
                     n_new = len(entries[part])
                     number, segment = self._segments[writer.name]
-                    self._add(number, segment.count, entries["key"][part, 0])
+                    self._index.add(number, segment.count, entries["key"][part, 0])
                     segment.count = writer.count
                     self._unchecked_bytes -= n_new * self._record_bytes
                     done += n_new
@@ -401,8 +364,7 @@ class VectorLog:
             self._stop_writing()
             self._segments.clear()
             self._by_number.clear()
-            self._unsorted.clear()
-            self._large = self._small = NOTHING
+            self._index.clear()
 
 
 def _words(keys: Sequence[bytes]) -> NDArray[np.uint64]:

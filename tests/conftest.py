@@ -1,6 +1,7 @@
-"""A tiny cross-encoder with random weights, written as an ONNX file, for every folder of tests.
+"""Tiny cross-encoders with random weights, for every folder of tests: one as ONNX, one as safetensors.
 
-The file is encoded by hand (protobuf is tag, length, bytes), so that no package is needed to make it.
+The ONNX file is encoded by hand (protobuf is tag, length, bytes) and so is the other one (a JSON header
+and the arrays), so that no package is needed to make them. They are two different models.
 """
 
 from __future__ import annotations
@@ -53,10 +54,11 @@ def _value(field: int, name: str, kind: int, shape: Sequence[str | int]) -> byte
     return _field(field, _field(1, name) + _field(2, _field(1, _field(1, kind) + _field(2, dims))))
 
 
-def tiny_onnx(n_logits: int = 1, types: bool = True, dynamic: bool = False) -> bytes:
+def tiny_onnx(n_logits: int = 1, types: bool = True, dynamic: bool = False, tokens: bool = False) -> bytes:
     """One attention layer over random embeddings and a linear head; padding has no influence.
 
-    ``dynamic`` quantises the head's input over the whole batch, as int8 models of that kind do.
+    ``dynamic`` quantises the head's input over the whole batch, as int8 models of that kind do;
+    ``tokens`` answers the layer's vectors too, as sentence models do.
     """
     rng = np.random.default_rng(7)
     weights = {
@@ -105,10 +107,14 @@ def tiny_onnx(n_logits: int = 1, types: bool = True, dynamic: bool = False) -> b
     else:
         nodes += [_node("MatMul", ["mean", "head"], ["raw"])]
     nodes += [_node("Add", ["raw", "bias"], ["logits"])]
+    if tokens:
+        nodes += [_node("Identity", ["bent"], ["last_hidden_state"])]
     inputs = ["input_ids", "attention_mask", *(["token_type_ids"] if types else [])]
     graph = b"".join(nodes) + _field(2, "tiny")
     graph += b"".join(_tensor(name, values) for name, values in weights.items())
     graph += b"".join(_value(11, name, INT64, ["batch", "tokens"]) for name in inputs)
+    if tokens:
+        graph += _value(12, "last_hidden_state", FLOAT, ["batch", "tokens", WIDTH])
     graph += _value(12, "logits", FLOAT, ["batch", n_logits])
     return _field(1, 8) + _field(7, graph) + _field(8, _field(1, "") + _field(2, 13))
 
@@ -119,8 +125,8 @@ def _transpose(source: str, target: str) -> bytes:
     return _field(1, _field(1, source) + _field(2, target) + _field(4, "Transpose") + _field(5, attribute))
 
 
-def tiny_tokenizer() -> object:
-    """One token a letter, BERT's template for one text and for two."""
+def tiny_tokenizer(typed: bool = True) -> object:
+    """One token a letter, BERT's template for one text and for two; all types 0 unless ``typed``."""
     tokenizers = pytest.importorskip("tokenizers", reason="needs pip install 'rag-core-bench[onnx]'")
     vocabulary = {word: number for number, word in enumerate(TINY_VOCABULARY)}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]"))
@@ -131,7 +137,7 @@ def tiny_tokenizer() -> object:
     tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
     tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
         single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1" if typed else "[CLS] $A [SEP] [SEP] $B [SEP]",
         special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
     # what published files carry: both must be undone by whoever loads them
@@ -168,3 +174,81 @@ def tiny_dynamic_cross_encoder(
 ) -> Path:
     """The same with a head quantised while it runs: a batch shares one scale."""
     return make_tiny(tmp_path_factory.mktemp("models") / "tiny8", "onnx/model_quantized.onnx", dynamic=True)
+
+
+def tiny_bert(family: str, n_logits: int, head: bool) -> tuple[dict, dict[str, np.ndarray]]:
+    """``config.json`` and the tensors of a BERT or XLM-RoBERTa of two layers, as transformers names them."""
+    dim, inner, layers = 32, 64, 2
+    is_bert = family == "bert"
+    config = {
+        "model_type": family,
+        "architectures": [f"{'Bert' if is_bert else 'XLMRoberta'}ForSequenceClassification"],
+        "vocab_size": len(TINY_VOCABULARY),
+        "hidden_size": dim,
+        "intermediate_size": inner,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 4,
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-12 if is_bert else 1e-5,
+        "max_position_embeddings": TINY_WINDOW + (0 if is_bert else 1),  # the padding id is 0
+        "type_vocab_size": 2 if is_bert else 1,
+        "pad_token_id": 0,
+        "id2label": {str(i): f"LABEL_{i}" for i in range(n_logits)},
+        "label2id": {f"LABEL_{i}": i for i in range(n_logits)},
+    }
+    rng = np.random.default_rng(3)
+    at = "bert" if is_bert else "roberta"
+    shapes: dict[str, tuple[int, int]] = {}
+    norms = [f"{at}.embeddings.LayerNorm"]
+    for layer in range(layers):
+        name = f"{at}.encoder.layer.{layer}"
+        shapes |= {f"{name}.attention.self.{part}": (dim, dim) for part in ("query", "key", "value")}
+        shapes[f"{name}.attention.output.dense"] = (dim, dim)
+        shapes[f"{name}.intermediate.dense"], shapes[f"{name}.output.dense"] = (inner, dim), (dim, inner)
+        norms += [f"{name}.attention.output.LayerNorm", f"{name}.output.LayerNorm"]
+    if head:
+        ends = (
+            (f"{at}.pooler.dense", "classifier") if is_bert else ("classifier.dense", "classifier.out_proj")
+        )
+        shapes[ends[0]], shapes[ends[1]] = (dim, dim), (n_logits, dim)
+    tensors = {
+        f"{at}.embeddings.{kind}_embeddings.weight": rng.normal(0, 1, (config[size], dim))
+        for kind, size in (
+            ("word", "vocab_size"), ("position", "max_position_embeddings"), ("token_type", "type_vocab_size")
+        )
+    }  # fmt: skip
+    for name, shape in shapes.items():
+        tensors[f"{name}.weight"] = rng.normal(0, 0.3, shape)
+        tensors[f"{name}.bias"] = rng.normal(0, 0.3, shape[0])
+    for name in norms:
+        tensors[f"{name}.weight"] = rng.uniform(0.5, 1.5, dim)
+        tensors[f"{name}.bias"] = rng.normal(0, 0.2, dim)
+    return config, {name: values.astype(np.float32) for name, values in tensors.items()}
+
+
+@pytest.fixture(scope="session")
+def make_tiny_bert() -> Callable[..., Path]:
+    """``make_tiny_bert(folder, family="bert", n_logits=1, head=True)`` writes a model; returns ``folder``."""
+
+    def write(folder: Path, family: str = "bert", n_logits: int = 1, head: bool = True) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        config, tensors = tiny_bert(family, n_logits, head)
+        header, start = {}, 0
+        for name, values in tensors.items():
+            stop = start + values.nbytes
+            header[name] = {"dtype": "F32", "shape": list(values.shape), "data_offsets": [start, stop]}
+            start = stop
+        head_bytes = json.dumps({"__metadata__": {"format": "pt"}} | header).encode()
+        body = b"".join(values.tobytes() for values in tensors.values())
+        raw = len(head_bytes).to_bytes(8, "little") + head_bytes + body
+        (folder / "model.safetensors").write_bytes(raw)
+        (folder / "config.json").write_text(json.dumps(config))
+        tiny_tokenizer(typed=family == "bert").save(str(folder / "tokenizer.json"))
+        names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+        inputs = ["input_ids", *(["token_type_ids"] if family == "bert" else []), "attention_mask"]
+        settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": TINY_WINDOW, **names}
+        settings["model_input_names"] = inputs
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+        return folder
+
+    return write

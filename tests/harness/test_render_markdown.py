@@ -87,7 +87,7 @@ def test_cold_start_stands_apart_from_warm_latency(document: ResultDocument) -> 
     text = render(document)
     cold = section(text, "Cold start and throughput")
     assert "| e5-small · vector | 310 ms | 820 ms | 61.0 ms | 12.0 s | – | 10.0 | 1.23 k | 410 MB |" in cold
-    assert "| bm25 | – | – | – | – | 400 ms | 300 | – | 180 MB |" in cold
+    assert "| bm25 | – | – | – | – | 400 ms | 300 | – | 60.0 MB |" in cold
     warm = section(text, "Warm latency of a query")
     assert "| e5-small · hybrid | 43 | 3 | 45.8 | 52.3 | – |" in warm
     stages = section(text, "Median latency by stage, ms")

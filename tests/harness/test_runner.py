@@ -270,6 +270,7 @@ def test_a_reranker_without_weights_is_a_failed_cell_with_its_reason(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("RAG_MODELS_DIR", str(tmp_path / "models"))
     settings = {"pipelines": ("hybrid+rerank",), "rerankers": ("minilm-l6", "noop")}
     cells = {cell.key.reranker: cell for cell in run(spec(data, "fake", **settings), tmp_path / "out").cells}

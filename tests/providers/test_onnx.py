@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from providers._onnx import open_session, pool
-from rag_core.errors import InvalidArgumentError, MissingExtraError, ProviderUnavailableError
+from rag_core.errors import InvalidArgumentError, MissingExtraError, ProviderError, ProviderUnavailableError
 from rag_core.registry import Spec
 
 SPEC = Spec("tiny", "tiny", "cpu", 3, "x:y", extra="onnx")
@@ -66,3 +66,14 @@ def test_each_session_says_its_threads(
         assert options.intra_op_num_threads == options.inter_op_num_threads == 1
         assert options.session_intra_op_allow_spinning == "0"
         assert providers == ["CPUExecutionProvider"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{ damaged", b"\x08\x08"])
+def test_a_damaged_model_is_named(content: bytes, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="needs pip install 'rag-core-bench[onnx]'")
+    file = tmp_path / "model.onnx"
+    file.write_bytes(content)
+    with pytest.raises(ProviderError, match=f"^tiny: onnxruntime cannot open {file} "):
+        open_session(SPEC, file, 1)
+    with pytest.raises(ProviderError, match=r"^tiny: onnxruntime cannot open the model "):
+        open_session(SPEC, content, 1)

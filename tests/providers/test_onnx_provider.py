@@ -162,6 +162,12 @@ def test_a_missing_file_is_named_with_what_replaces_it(name: str, message: str, 
         load(SPEC, path=str(folder))
 
 
+def test_a_damaged_model_is_named(folder: Path) -> None:
+    (folder / "model.onnx").write_bytes(b"damaged")
+    with pytest.raises(ProviderError, match=f"^onnx: onnxruntime cannot open {folder / 'model.onnx'}"):
+        load(SPEC, path=str(folder))
+
+
 def test_damaged_files_are_named(folder: Path) -> None:
     (folder / "tokenizer.json").write_text("{")
     with pytest.raises(ProviderError, match=r"tokenizer\.json cannot be read"):

@@ -42,6 +42,11 @@ def test_the_tokenizers_own_template_is_used() -> None:
     assert pair.rows == [([CLS, *ids("ab"), SEP, SEP, *ids("cde"), SEP], [0] * 9)]
 
 
+def test_types_are_left_out_where_the_model_knows_none() -> None:
+    (pair,) = PairEncoder("x", make(), 32, has_types=False).pairs("a b", ["c d e"])
+    assert pair.rows == [([CLS, *ids("ab"), SEP, *ids("cde"), SEP], [0] * 8)]
+
+
 @pytest.mark.parametrize("doubled", [False, True])
 @pytest.mark.parametrize("query", ["", "a b", spaced("abcdefghijklmnopqrstuvwxyz" * 2)])
 @pytest.mark.parametrize("candidate", ["", "c", spaced("zyxwvutsrqponmlkjihgfedcba" * 3)])

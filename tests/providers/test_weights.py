@@ -9,15 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from providers import RERANKERS
-from providers._weights import BLOCK_BYTES, Weights, find_weights, read_json, window_tokens
-from rag_core.errors import ProviderUnavailableError
-from rag_core.factory import resolve
-from rag_core.registry import RERANKERS as LOADED
-from rag_core.registry import Registry, Spec
+from providers._folders import find_folder
+from providers._weights import BLOCK_BYTES, Weights, onnx_file, patterns, read_json, window_tokens
+from rag_core.errors import InvalidArgumentError, ProviderError, ProviderUnavailableError
+from rag_core.registry import Spec
 
 NAME = "cross-encoder/ms-marco-MiniLM-L-6-v2"
 SPEC = Spec("minilm-l6", NAME, "cpu", 0, "x:y")
+WHAT = "an ONNX model and tokenizer.json"
+
+
+def find(path: str = "", file: str = "", env: dict[str, str] | None = None) -> Weights:
+    def accept(folder: Path) -> Path:
+        return onnx_file(folder, file)
+
+    folder = find_folder(SPEC, NAME, path, accept, [patterns(file)], WHAT, env)
+    return Weights(folder, accept(folder))
 
 
 def put(folder: Path, *files: str) -> Path:
@@ -38,16 +45,31 @@ def put(folder: Path, *files: str) -> Path:
 )
 def test_the_usual_file_or_the_only_one(files: list[str], chosen: str, tmp_path: Path) -> None:
     put(tmp_path, *files)
-    assert find_weights(SPEC, NAME, str(tmp_path)).file == tmp_path / chosen
+    assert find(str(tmp_path)).file == tmp_path / chosen
 
 
 def test_several_files_ask_for_a_choice(tmp_path: Path) -> None:
     put(tmp_path, "a.onnx", "onnx/b.onnx")
     with pytest.raises(ProviderUnavailableError, match=r"choose one with file=: a\.onnx, onnx/b\.onnx"):
-        find_weights(SPEC, NAME, str(tmp_path))
-    assert find_weights(SPEC, NAME, str(tmp_path), "onnx/b.onnx").file.name == "b.onnx"
+        find(str(tmp_path))
+    assert find(str(tmp_path), "onnx/b.onnx").file.name == "b.onnx"
     with pytest.raises(ProviderUnavailableError, match=r"no file c\.onnx"):
-        find_weights(SPEC, NAME, str(tmp_path), "c.onnx")
+        find(str(tmp_path), "c.onnx")
+
+
+@pytest.mark.parametrize(
+    "dtype, chosen",
+    [("fp32", "model.onnx"), ("int8", "onnx/model_quantized.onnx"), ("fp16", "onnx/model_fp16.onnx")],
+)
+def test_a_dtype_chooses_the_file_by_its_name(dtype: str, chosen: str, tmp_path: Path) -> None:
+    put(tmp_path, "model.onnx", "onnx/model_quantized.onnx", "onnx/model_fp16.onnx")
+    assert onnx_file(tmp_path, "", dtype) == tmp_path / chosen
+    with pytest.raises(FileNotFoundError, match=r"no model_q4\.onnx or model_bnb4\.onnx here or in onnx/"):
+        onnx_file(tmp_path, "", "q4")
+    with pytest.raises(InvalidArgumentError, match="option dtype is 'bf16'; accepted: 'fp32'"):
+        onnx_file(tmp_path, "", "bf16")
+    assert "onnx/model_quantized.onnx" in patterns("", "int8")
+    assert patterns("onnx/other.onnx")[-1] == "onnx/other.onnx"
 
 
 def test_a_named_folder_is_the_only_one_looked_in(tmp_path: Path) -> None:
@@ -56,7 +78,7 @@ def test_a_named_folder_is_the_only_one_looked_in(tmp_path: Path) -> None:
     with pytest.raises(
         ProviderUnavailableError, match=r"gone \(no such folder\); accepted: path=FOLDER with"
     ) as e:
-        find_weights(SPEC, NAME, str(tmp_path / "gone"), env=env)
+        find(str(tmp_path / "gone"), env=env)
     assert "RAG_MODELS_DIR" not in str(e.value)
 
 
@@ -72,7 +94,7 @@ def test_a_named_folder_is_the_only_one_looked_in(tmp_path: Path) -> None:
 def test_places_in_the_models_folder(place: str, tmp_path: Path) -> None:
     put(tmp_path / "two" / place, "model.onnx")
     env = {"RAG_MODELS_DIR": f"{tmp_path / 'one'}:{tmp_path / 'two'}", "HF_HOME": str(tmp_path)}
-    assert find_weights(SPEC, NAME, env=env).folder == tmp_path / "two" / place
+    assert find(env=env).folder == tmp_path / "two" / place
 
 
 @pytest.mark.parametrize("variable", ["HF_HUB_CACHE", "HF_HOME"])
@@ -83,9 +105,9 @@ def test_the_hubs_cache_is_read_at_its_main_revision(variable: str, tmp_path: Pa
     put(repository / "snapshots" / "bbb", "model.onnx")
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text("bbb\n")
-    assert find_weights(SPEC, NAME, env={variable: str(tmp_path)}).folder.name == "bbb"
+    assert find(env={variable: str(tmp_path)}).folder.name == "bbb"
     (repository / "refs" / "main").unlink()
-    assert find_weights(SPEC, NAME, env={variable: str(tmp_path)}).folder.name == "aaa"
+    assert find(env={variable: str(tmp_path)}).folder.name == "aaa"
 
 
 def test_nothing_found_names_the_model_and_every_folder_without_a_connection(
@@ -98,9 +120,7 @@ def test_nothing_found_names_the_model_and_every_folder_without_a_connection(
     (tmp_path / "kept" / NAME).mkdir(parents=True)
     put(tmp_path / "kept" / "ms-marco-MiniLM-L-6-v2", "model.safetensors")
     with pytest.raises(ProviderUnavailableError) as e:
-        find_weights(
-            SPEC,
-            NAME,
+        find(
             env={
                 "RAG_MODELS_DIR": str(tmp_path / "kept"),
                 "HF_HOME": str(tmp_path),
@@ -129,11 +149,11 @@ def test_activations_quantised_at_run_time_are_noticed(
 ) -> None:
     make_tiny(tmp_path / "float")
     make_tiny(tmp_path / "int8", dynamic=True)
-    assert not find_weights(SPEC, NAME, str(tmp_path / "float")).is_dynamic
-    assert find_weights(SPEC, NAME, str(tmp_path / "int8")).is_dynamic
+    assert not find(str(tmp_path / "float")).is_dynamic
+    assert find(str(tmp_path / "int8")).is_dynamic
     across = put(tmp_path / "across", "model.onnx") / "model.onnx"  # the mark lies on the edge of two blocks
     across.write_bytes(b"\0" * (BLOCK_BYTES - 10) + b"DynamicQuantizeLinear" + b"\0" * 9)
-    assert find_weights(SPEC, NAME, str(across.parent)).is_dynamic
+    assert find(str(across.parent)).is_dynamic
 
 
 @pytest.mark.parametrize(
@@ -142,6 +162,7 @@ def test_activations_quantised_at_run_time_are_noticed(
         ({"max_position_embeddings": 512}, {"model_max_length": 256}, 256),
         ({"max_position_embeddings": 512}, {"model_max_length": 1e30}, 512),
         ({"max_position_embeddings": 514, "model_type": "xlm-roberta", "pad_token_id": 1}, {}, 512),
+        ({"max_position_embeddings": 513, "model_type": "roberta", "pad_token_id": 0}, {}, 512),
         ({"max_position_embeddings": 8194, "model_type": "xlm-roberta"}, {"model_max_length": 8192}, 8192),
         ({}, {"model_max_length": "many"}, 0),
         (None, None, 0),
@@ -153,35 +174,11 @@ def test_the_window_is_read_from_the_models_files(
     for name, values in (("config.json", config), ("tokenizer_config.json", tokenizer)):
         if values is not None:
             (tmp_path / name).write_text(json.dumps(values))
-    assert window_tokens(tmp_path) == expected
+    assert window_tokens("x", tmp_path) == expected
 
 
-def test_json_that_is_no_object_counts_as_empty(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("[1]")
-    assert read_json(tmp_path / "config.json") == {}
-
-
-def test_absent_weights_are_told_apart_from_an_absent_package(
-    make_tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RAG_MODELS_DIR", str(tmp_path))
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    registry = Registry("reranker")
-    registry.add(*RERANKERS)
-    (spec,) = registry.find("minilm-l6")
-    answer = registry.availability(spec)
-    assert not answer.ok
-    assert answer.reason.startswith(f"no weights of {spec.model}; looked in: {tmp_path / spec.model}, ")
-    assert str(tmp_path / "hub") in answer.reason
-    assert answer.hint == "use minilm-l6?path=FOLDER, or set RAG_MODELS_DIR"
-    (anything,) = registry.find("cross-encoder")
-    assert registry.availability(anything).reason == "no folder is named"
-    make_tiny(tmp_path / spec.model)
-    assert registry.availability(spec).ok
-
-
-def test_a_folder_in_the_spec_string_is_not_looked_for(tmp_path: Path) -> None:
-    spec, _ = resolve(LOADED, f"cross-encoder?path={tmp_path}")
-    assert spec.missing == ""
-    with pytest.raises(ProviderUnavailableError, match="no folder is named"):
-        resolve(LOADED, "cross-encoder")
+@pytest.mark.parametrize("text, said", [("[1]", r"holds a list; expected"), ("{1", "is not JSON")])
+def test_a_broken_file_is_named(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ProviderError, match=f"^x: {tmp_path / 'config.json'} {said}"):
+        read_json("x", tmp_path / "config.json")

@@ -59,7 +59,7 @@ def test_checksums_follow_their_definition() -> None:
     stream = hashlib.shake_256(b"rag_core vector log").digest(8 * n_words)
     factors = [int.from_bytes(stream[i : i + 8], "little") | 1 for i in range(0, 8 * n_words, 8)]
     for number in numbers:
-        raw = rows[number].tobytes() + key(number) + times[number : number + 1].tobytes()
+        raw = key(number) + times[number : number + 1].tobytes() + rows[number].tobytes()
         words = [int.from_bytes(raw[i : i + 4], "little") for i in range(0, 4 * n_words, 4)]
         assert int(sums[number]) == sum(map(int.__mul__, words, factors)) % 2**64
 
