@@ -26,9 +26,14 @@ COLD = ("load_s", "first_call_s", "embed_s", "docs_per_s", "tokens_per_s")
 
 
 def wire_environment(spec: RunSpec) -> dict[str, str]:
-    """The variables that make every process of the run record, or answer from recordings."""
+    """The variables that make every process of the run record, or answer from recordings.
+
+    Empty without either: then what the user has set stands.
+    """
     folders = {RECORD: spec.record, REPLAY: spec.replay}
-    return {name: str(Path(folder).resolve()) for name, folder in folders.items() if folder}
+    if not any(folders.values()):
+        return {}
+    return {name: str(Path(folder).resolve()) if folder else "" for name, folder in folders.items()}
 
 
 def begin(spec: RunSpec) -> None:

@@ -109,6 +109,8 @@ def run(
         document.put(cell)
         on_event(Event("cell", cell.key.cell_id, cell=cell))
     done = {_identity(cell.key) for cell in document.cells if cell.resumed}
+    if spec.record and any(cell.resumed and cell.key.target == "api" for cell in document.cells):
+        document.notes.append("kept cells were not measured again, so they are not recorded; --fresh does")
     for job in jobs:
         job.cells = [key for key in job.cells if _identity(key) not in done]
     jobs = [job for job in jobs if job.cells or job.kind == "lexical"]

@@ -174,6 +174,11 @@ def test_three_files_are_a_data_set(tmp_path: Path) -> None:
         (["--data", "no-such-set"], "no data set"),
         (["--weights", "1"], "accepted: two numbers"),
         (["--rrf-k", "0"], "rrf_k is 0.0"),
+        (["--max-usd", "-1"], "max_usd is -1.0; accepted: a finite number from 0"),
+        (["--usd-per-hour", "nan"], "usd_per_hour is nan"),
+        (["--record", "a", "--replay", "b", "--provider", "fake"], "record and replay exclude each other"),
+        (["--replay", "nowhere"], "run.json does not tell what was recorded"),
+        (["--replay", "nowhere", "--provider", "fake"], "nowhere holds no recordings"),
         (["--pipeline", "magic"], "pipeline 'magic'"),
     ],
 )

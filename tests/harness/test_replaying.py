@@ -113,6 +113,8 @@ def test_a_replay_gives_the_same_figures_without_network_and_keys(
                 json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
     server.choose = lambda request: None
+    again = run(replace(spec, record=kept), tmp_path / "first")
+    assert again.notes == ["kept cells were not measured again, so they are not recorded; --fresh does"]
     timed = run(spec, tmp_path / "second")
     assert len(server.requests) > n_requests
     assert not any(
@@ -246,8 +248,10 @@ def test_an_estimate_is_shown_before_many_documents_are_sent(
 def test_the_variables_of_a_process(tmp_path: Path) -> None:
     spec = RunSpec("mini", ("fake",))
     assert wire_environment(spec) == {}
-    assert wire_environment(replace(spec, record="kept")) == {"RAG_RECORD": str(Path("kept").resolve())}
-    assert wire_environment(replace(spec, replay=str(tmp_path))) == {"RAG_REPLAY": str(tmp_path)}
+    kept = str(Path("kept").resolve())
+    assert wire_environment(replace(spec, record="kept")) == {"RAG_RECORD": kept, "RAG_REPLAY": ""}
+    made = wire_environment(replace(spec, replay=str(tmp_path)))
+    assert made == {"RAG_RECORD": "", "RAG_REPLAY": str(tmp_path)}
 
 
 def test_a_folder_tells_what_was_recorded(tmp_path: Path) -> None:
