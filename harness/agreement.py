@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.naming import provider_name
 from harness.parity import DIFFERS, EQUIVALENT, SAME
 from harness.render.format import number, score, signed
 from harness.results import CellResult, ResultDocument
@@ -79,7 +80,7 @@ def variants(document: ResultDocument, kind: str = "embedder") -> list[Variant]:
 
 
 def _name(entry: Mapping[str, Any]) -> str:
-    return f"{entry['provider']} ({entry['target']}, {entry['dtype']})"
+    return f"{provider_name(entry['provider'])} ({entry['target']}, {entry['dtype']})"
 
 
 def _cell(document: ResultDocument, entry: Mapping[str, Any]) -> CellResult | None:

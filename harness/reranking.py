@@ -25,15 +25,23 @@ __all__ = ["Reranked", "load_reranker", "time_depths"]
 
 #: Queries on which the depths below the pool are timed, and the seconds that may take in all.
 TIMED_QUERIES, TIMED_S = 20, 3.0
+#: The option of rerankers that keep what they computed of a document.
+CACHE_OPTION = "cache_mb"
 
 
 def load_reranker(text: str, corpus: Sequence[str]) -> tuple[Reranker, list[str]] | str:
-    """The reranker with a warning if it is not made for the languages of ``corpus``, or why there is none."""
+    """The reranker with a warning if it is not made for the languages of ``corpus``, or why there is none.
+
+    It keeps nothing from one query to the next unless the spec string asks for that (``cache_mb=``).
+    """
     try:
-        spec, _ = resolve(RERANKERS, text)
+        spec, parsed = resolve(RERANKERS, text)
         reranker = get_reranker(text)
     except Exception as error:  # noqa: BLE001 - the reason becomes the row's; other rows go on
         return f"{type(error).__name__}: {error}"
+    if CACHE_OPTION not in parsed.options and hasattr(reranker, "without_cache"):
+        # the pools of a data set overlap: later queries would be timed on what earlier ones computed
+        reranker.without_cache()
     made_for = getattr(reranker, "languages", ()) or spec.languages  # a folder's are known to the reranker
     return reranker, language_warning(f"reranker {spec.name}", made_for, corpus)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from harness.naming import short_label
 from harness.parity import DIFFERS
 from harness.results import CellKey, CellResult, MetricResult, ResultDocument
 from harness.significance import holm, paired_difference
@@ -128,7 +129,13 @@ def main_metric(document: ResultDocument) -> str:
 def labels(keys: Sequence[CellKey]) -> dict[str, str]:
     """Cell id → ``e5-small · hybrid``, with target, dtype or store only where they tell cells apart."""
     names: dict[str, str] = {}
-    base = {key.cell_id: _short_label(key) for key in keys}
+    base = {key.cell_id: short_label(key) for key in keys}
+    named: dict[str, set[tuple[str, str]]] = {}
+    for key in keys:
+        named.setdefault(base[key.cell_id], set()).add((key.provider, key.reranker))
+    for key in keys:
+        if len(named[base[key.cell_id]]) > 1:  # two folders end alike
+            base[key.cell_id] = short_label(key, is_whole=True)
     for key in keys:
         twins = [other for other in keys if base[other.cell_id] == base[key.cell_id]]
         more = [
@@ -138,15 +145,6 @@ def labels(keys: Sequence[CellKey]) -> dict[str, str]:
         ]
         names[key.cell_id] = f"{base[key.cell_id]} ({', '.join(more)})" if more else base[key.cell_id]
     return names
-
-
-def _short_label(key: CellKey) -> str:
-    parts = [key.provider, key.pipeline]
-    if key.provider == key.pipeline:
-        parts = parts[:1]
-    if key.reranker != NONE:
-        parts.append(key.reranker)
-    return " · ".join(parts)
 
 
 def make_rows(document: ResultDocument, metric: str | None = None) -> list[Row]:

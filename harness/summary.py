@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from harness.agreement import agreement_sentences
 from harness.metrics import Metric
+from harness.naming import provider_name
 from harness.render.format import interval, megabytes, p_value, percent, score, seconds, signed
 from harness.rerank_findings import rerank_sentences
 from harness.results import ResultDocument
@@ -257,9 +258,10 @@ def _fusion_cautions(document: ResultDocument, rows: Sequence[Row], metric: str)
         if gap is None:
             continue
         sure = "" if gap.sure else " (not told apart)"
+        name = provider_name(row.cell.key.provider)
         yield (
-            f"Fusion does not pay for {row.cell.key.provider}: {row.label} {score(_mean(row))} is below its "
-            f"better leg, {leg.label} {score(_mean(leg))}: {_evidence(gap)}{sure}."
+            f"Fusion does not pay for {name}: {row.label} "
+            f"{score(_mean(row))} is below its better leg, {leg.label} {score(_mean(leg))}: {_evidence(gap)}{sure}."
         )
 
 

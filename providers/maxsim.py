@@ -61,6 +61,10 @@ class MaxSim(LocalReranker):
         super().__init__(about, runner)
         self._tokenizer, self._cache = tokenizer, cache
 
+    def without_cache(self) -> None:
+        """Compute every document from now on: for timing, where a kept vector would be counted as work."""
+        self._cache = TokensCache(0)
+
     def rerank(self, query: str, candidates: Sequence[str]) -> list[float]:
         """The sum of best cosines of each candidate, in input order; 0.0 for a query without tokens.
 

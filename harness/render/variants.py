@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.agreement import Variant, variants
+from harness.naming import provider_name
 from harness.parity import DIFFERS, LEAST_DIFFERENCE, LEAST_OVERLAP, RULES
 from harness.render.blocks import escape
 from harness.render.format import MISSING, milliseconds, number, rate, score, signed
@@ -93,7 +94,7 @@ def _rest(found: Sequence[Variant]) -> str:
 def _names(variant: Variant) -> list[str]:
     entry = variant.entry
     mark = f"{MARK} " if variant.verdict == DIFFERS else ""
-    names = [f"{mark}{entry['provider']}", str(entry["target"]), str(entry["dtype"])]
+    names = [f"{mark}{provider_name(entry['provider'])}", str(entry["target"]), str(entry["dtype"])]
     return [*names, variant.reference or MISSING, variant.verdict]
 
 

@@ -41,7 +41,8 @@ def test_names_are_as_short_as_they_can_be() -> None:
 def test_names_tell_cells_apart() -> None:
     keys = [key(dtype="q4"), key(), key(target="nvidia"), key(store="chroma"), key("other")]
     names = labels(keys)
-    assert names[keys[0].cell_id] == "e5 · hybrid (cpu, q4, flat)"
+    assert names[keys[0].cell_id] == "e5 · hybrid (q4, flat)"
+    assert names[keys[2].cell_id] == "e5@nvidia · hybrid"
     assert names[keys[4].cell_id] == "other · hybrid"
     assert len(set(names.values())) == 5
 
