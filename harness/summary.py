@@ -261,7 +261,8 @@ def _fusion_cautions(document: ResultDocument, rows: Sequence[Row], metric: str)
         name = provider_name(row.cell.key.provider)
         yield (
             f"Fusion does not pay for {name}: {row.label} "
-            f"{score(_mean(row))} is below its better leg, {leg.label} {score(_mean(leg))}: {_evidence(gap)}{sure}."
+            f"{score(_mean(row))} is below its better leg, "
+            f"{leg.label} {score(_mean(leg))}: {_evidence(gap)}{sure}."
         )
 
 
