@@ -88,18 +88,8 @@ class LanceStore(BackedStore):
         return {"index": index}
 
     def _create(self) -> None:
-        import pyarrow as pa
-
-        schema = pa.schema(
-            [
-                pa.field("id", pa.string(), nullable=False),
-                pa.field("metadata", pa.json_()),
-                pa.field("keys", pa.json_()),
-                pa.field("vector", pa.list_(pa.float32(), self._identity.dim)),
-            ]
-        )
         self._open_database()
-        self._table = self._database.create_table(TABLE, schema=schema, mode="overwrite")
+        self._table = self._database.create_table(TABLE, schema=_schema(self._identity.dim), mode="overwrite")
         self._index, self._commits = "flat", 0
 
     def _connect(self) -> None:
@@ -139,7 +129,7 @@ class LanceStore(BackedStore):
             _json_array(keys),
             pa.FixedSizeListArray.from_arrays(flat, self._identity.dim),
         ]
-        batch = pa.table(columns, schema=self._table.schema)
+        batch = pa.table(columns, schema=_schema(self._identity.dim))
         merge = self._table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
         self._guarded("write", lambda: merge.execute(batch))
         self._commits += 1
@@ -192,6 +182,20 @@ class LanceStore(BackedStore):
             return call()
         except (OSError, RuntimeError, ValueError) as error:
             raise StoreError(f"{self.path}: LanceDB could not {what}: {_first_line(error)}") from error
+
+
+def _schema(dim: int) -> Any:
+    """Columns as they are written: LanceDB turns JSON text into a binary form of its own."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            pa.field("id", pa.string(), nullable=False),
+            pa.field("metadata", pa.json_()),
+            pa.field("keys", pa.json_()),
+            pa.field("vector", pa.list_(pa.float32(), dim)),
+        ]
+    )
 
 
 def _keys(metadata: str) -> str:

@@ -50,7 +50,7 @@ def _group(letter: str, parts: list[str | None]) -> str | None:
 
 
 def _number(value: int | float) -> str | None:
-    if math.isnan(value):
+    if value != value:  # NaN; math.isnan refuses large whole numbers
         return None
     try:
         near = float(value) or 0.0  # -0.0 equals 0
