@@ -15,7 +15,7 @@ from typing import Any
 
 __all__ = ["ORDERED_LETTERS", "sort_key"]
 
-#: Types that have an order: ``b`` booleans, ``n`` numbers, ``s`` strings. ``l``, ``m``, ``z``: list, map, null.
+#: Types that have an order: booleans, numbers, strings. ``l``, ``m`` and ``z`` are lists, maps and null.
 ORDERED_LETTERS = "bns"
 
 

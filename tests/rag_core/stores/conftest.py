@@ -8,7 +8,23 @@ import pytest
 from hypothesis import strategies as st
 
 TEXTS = ("", "a", "b", "it's", 'say "x"', "图书馆", "s", "1", "a\\b", "%_", "𝔘")
-NUMBERS = (0, 1, -1, 2, 1.0, 1.5, -0.0, 1e300, 2**53 - 1, 2**53, 2**53 + 1, -(2**53) - 1, 2**63, 2**70, 5e-324)
+NUMBERS = (
+    0,
+    1,
+    -1,
+    2,
+    1.0,
+    1.5,
+    -0.0,
+    1e300,
+    2**53 - 1,
+    2**53,
+    2**53 + 1,
+    -(2**53) - 1,
+    2**63,
+    2**70,
+    5e-324,
+)
 #: Names that a database may take for something of its own.
 FIELDS = ("lang", "year", "a.b", "it's", 'q"', "0", "", "#x", "_json", "chroma:document", "名", "a b", "id")
 SCALARS = st.sampled_from((None, True, False, *TEXTS, *NUMBERS))
