@@ -21,7 +21,7 @@ from rag_core.filters import compile_where
 from rag_core.fingerprint import Fingerprint
 from rag_core.protocols import Vectors
 from rag_core.stores.files import replace_file
-from rag_core.stores.identity import check_identity, check_k
+from rag_core.stores.identity import check_identity, check_k, refuse_existing
 from rag_core.stores.rows import ROUNDING, checked_rows, rescored, unit_query
 from rag_core.types import EMPTY_RANKING, Ranking
 
@@ -54,8 +54,7 @@ class FlatStore:
         Raises:
             StoreError: a store is there already.
         """
-        if (path / MANIFEST).exists():
-            raise StoreError(f"{path} already holds a store; open it, or delete the folder first")
+        refuse_existing(path)
         path.mkdir(parents=True, exist_ok=True)
         store = cls(path, identity, generation=0)
         store._write([], [], store._vectors)

@@ -171,13 +171,19 @@ class LanceStore(BackedStore):
         if kind != self._index:
             import lancedb.index as kinds
 
-            config = getattr(kinds, made.config)(distance_type="cosine", **made.build)
+            learned = {"num_sub_vectors": _sub_vectors(self._identity.dim)} if kind == "ivf_pq" else {}
+            config = getattr(kinds, made.config)(distance_type="cosine", **made.build, **learned)
             self._guarded("index", self._table.create_index, "vector", config=config, replace=True)
             self._index = kind
             return
         stats = self._table.index_stats("vector_idx")
         if stats is not None and stats.num_unindexed_rows > STALE_SHARE * stats.num_indexed_rows:
             self._guarded("index", self._table.optimize, cleanup_older_than=KEPT_VERSIONS)
+
+
+def _sub_vectors(dim: int) -> int:
+    """Parts of a vector that are coded apart: the most that divide it with at least 8 columns each."""
+    return next(parts for parts in range(max(1, dim // 8), 0, -1) if dim % parts == 0)
 
 
 def _schema(dim: int) -> Any:
