@@ -10,7 +10,7 @@ LOCAL_PIP := $(LOCAL)/bin/python -m pip install --quiet --disable-pip-version-ch
 # Added to the call that installs torch, for example an index of CPU builds.
 TORCH_ARGS ?=
 
-.PHONY: bench test test-local lint clean
+.PHONY: bench test test-local coverage lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -51,7 +51,13 @@ $(LOCAL)/.ready: pyproject.toml constraints-local.txt
 	@touch $@
 
 test-local: $(LOCAL)/.ready
-	$(LOCAL)/bin/python -m pytest -m embeddings_local
+	COVERAGE_FILE=.coverage-local $(LOCAL)/bin/python -m pytest -m embeddings_local --cov --cov-report=
+
+# After `make test` and `make test-local`: both environments together cover every module.
+coverage: $(LOCAL)/.ready
+	$(LOCAL)/bin/coverage combine -q --keep --data-file=.coverage-all .coverage .coverage-local
+	$(LOCAL)/bin/coverage json -q --data-file=.coverage-all -o .coverage-all.json
+	$(LOCAL)/bin/python .ci/coverage_gate.py .coverage-all.json --all
 
 clean:
 	rm -rf $(VENV) $(LOCAL) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist build *.egg-info .coverage*
