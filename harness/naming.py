@@ -16,8 +16,8 @@ SAID = ("mlx", "nvidia")
 def provider_name(text: str, target: str = "") -> str:
     """``text``, a spec string, as short as a reader needs it: ``st:…/all-MiniLM-L6-v2``, ``minilm@mlx``.
 
-    A folder keeps its last part and an address loses its scheme; names on a hub (``owner/name``) stay whole. What is no spec string is
-    given back.
+    A folder keeps its last part and an address loses its scheme; names on a hub (``owner/name``) stay whole.
+    What is no spec string is given back.
     """
     try:
         parsed = SpecString.parse(text)
