@@ -28,6 +28,7 @@ __all__ = [
     "list_datasets",
     "load_dataset",
     "load_tables",
+    "split_format",
     "table_paths",
     "with_format",
 ]
@@ -182,7 +183,8 @@ def load_dataset(name_or_path: str | Path) -> Dataset:
 
     A name wins over a folder of the same name in the current folder; write ``./name`` for the folder.
     A path may have the name of its form before it (``squad:train.json``), and sets of other places are
-    named ``irds:ID`` and ``hf:OWNER/NAME`` (see :data:`harness.formats.REMOTE`). Three files joined as :func:`table_paths` joins them are read as :func:`load_tables` reads them.
+    named ``irds:ID`` and ``hf:OWNER/NAME`` (see :data:`harness.formats.REMOTE`). Three files joined as
+    :func:`table_paths` joins them are read as :func:`load_tables` reads them.
 
     Raises:
         UnknownNameError: neither exists; says where it looked and which names are near.
@@ -192,7 +194,7 @@ def load_dataset(name_or_path: str | Path) -> Dataset:
     files = text.split(os.pathsep)
     if len(files) == 3 and not Path(text).exists():
         return load_tables(*files)
-    form, rest = _split(text)
+    form, rest = split_format(text)
     if form in REMOTE:
         return _dataset(rest.rpartition("/")[2], text, REMOTE[form](rest))
     shipped = _shipped()
@@ -205,7 +207,7 @@ def load_dataset(name_or_path: str | Path) -> Dataset:
     return _dataset(name, f"{form}:{path}" if form else str(path), reader.load(path))
 
 
-def _split(data: str) -> tuple[str, str]:
+def split_format(data: str) -> tuple[str, str]:
     """What stands before the colon, if it names a form or another place and no file is called so."""
     form, _, rest = data.partition(":")
     named = form in REMOTE or any(form == known.name for known in FORMATS)
@@ -219,15 +221,17 @@ def with_format(data: str, form: str) -> str:
         UnknownNameError: no such form.
         InvalidArgumentError: ``data`` is empty, or names its form already.
     """
-    already = _split(data)[0]
+    already = split_format(data)[0]
     if not data or (already and already != form):
-        raise InvalidArgumentError(f"--format {form} with --data {data!r}; accepted: a file or folder as --data")
+        raise InvalidArgumentError(
+            f"--format {form} with --data {data!r}; accepted: a file or folder as --data"
+        )
     return absolute_data(data if already else f"{form if form in REMOTE else format_named(form).name}:{data}")
 
 
 def absolute_data(data: str) -> str:
     """A data set given as a path, for a process that may stand elsewhere; a name as it is."""
-    form, rest = _split(data)
+    form, rest = split_format(data)
     path = Path(rest).expanduser()
     if form in REMOTE or not path.exists() or rest in _shipped():
         return data

@@ -37,9 +37,7 @@ class Format:
 FORMATS = (
     Format("mteb", "corpus, queries and qrels as Parquet, or as folders of pieces", mteb.matches, mteb.load),
     Format("beir", "corpus.jsonl, queries.jsonl and qrels/test.tsv", beir.matches, beir.load),
-    Format(
-        "tables", "corpus.csv, queries.csv and qrels.csv (or .tsv, .jsonl)", tables.matches, tables.load
-    ),
+    Format("tables", "corpus.csv, queries.csv and qrels.csv (or .tsv, .jsonl)", tables.matches, tables.load),
     Format("trec", "topics, qrels and corpus or docs, in TREC's layouts", trecset.matches, trecset.load),
     Format("locomo", "a JSON file of conversations with qa, as locomo10.json", locomo.matches, locomo.load),
     Format("squad", "a JSON file of paragraphs with questions, as SQuAD's", squad.matches, squad.load),

@@ -55,7 +55,9 @@ def _fetched(hub: Any, repository: str, patterns: list[str], env: Mapping[str, s
         try:
             return str(hub.snapshot_download(repository, etag_timeout=CONNECT_S, **wanted))
         except (OSError, ValueError, RuntimeError) as error:  # its own errors are of these
-            reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+            reason = (
+                f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+            )
     try:
         return str(hub.snapshot_download(repository, local_files_only=True, **wanted))
     except (OSError, ValueError, RuntimeError) as error:

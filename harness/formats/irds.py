@@ -39,12 +39,18 @@ def load(name: str) -> Parts:
     try:
         found = package.load(name)
     except KeyError as error:
-        raise UnknownNameError(f"ir_datasets knows no set {name!r}{nearest(name, list(package.registry))}") from error
+        raise UnknownNameError(
+            f"ir_datasets knows no set {name!r}{nearest(name, list(package.registry))}"
+        ) from error
     where = Path(f"irds:{name}")
     lacking = [part for part in ("docs", "queries", "qrels") if not getattr(found, f"has_{part}")()]
     if lacking:
-        raise DataError(where, None, f"has no {', no '.join(lacking)}; accepted: a set with all three, "
-                        f"such as one of {[n for n in package.registry if n.startswith(name + '/')][:5]}")  # fmt: skip
+        inside = [other for other in package.registry if other.startswith(f"{name}/")][:5]
+        raise DataError(
+            where,
+            None,
+            f"has no {', no '.join(lacking)}; accepted: a set with all three, such as one of {inside}",
+        )
     notes: list[str] = []
     documents = documents_from(where, _read(name, found.docs_iter, _document), notes)
     queries = queries_from(where, _read(name, found.queries_iter, _query), notes)

@@ -99,7 +99,9 @@ def _from_objects(path: Path) -> Iterator[tuple[int, str, str, str]]:
             value = values.get(name) if name else None
             if isinstance(value, bool) or not isinstance(value, (str, int, float)):
                 raise DataError(
-                    path, line, f"no {accepted[0]} among {shown(values)}; accepted: query-id, corpus-id, score"
+                    path,
+                    line,
+                    f"no {accepted[0]} among {shown(values)}; accepted: query-id, corpus-id, score",
                 )
             found.append(str(value))
         yield line, found[0], found[1], found[2]

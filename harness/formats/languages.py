@@ -24,7 +24,9 @@ def language_shares(texts: Sequence[str]) -> dict[str, float]:
 
     Told by function words and letters, of :data:`SAMPLE` texts, among the languages that BM25 can stem.
     """
-    taken = [texts[number * len(texts) // SAMPLE] for number in range(SAMPLE)] if len(texts) > SAMPLE else texts
+    taken = (
+        [texts[number * len(texts) // SAMPLE] for number in range(SAMPLE)] if len(texts) > SAMPLE else texts
+    )
     counted = Counter(detect_language(text, CANDIDATES, "") for text in taken if text.strip())
     total = sum(counted.values())
     return {language: count / total for language, count in counted.most_common()}

@@ -55,7 +55,6 @@ def load(path: Path) -> Parts:
     notes: list[str] = []
     turns = [turn for name, sample in zip(names, samples) for turn in _turns(file, name, sample)]
     documents = documents_from(file, ((0, turn) for turn in turns), notes)
-    _each_once(file, turns)
     known = {document.doc_id for document in documents}
     left_out: Counter[str] = Counter()
     asked: list[dict[str, Any]] = []
@@ -96,12 +95,6 @@ def _turns(file: Path, name: str, sample: Mapping[str, Any]) -> Iterator[dict[st
                 "text": _line(said),
                 "metadata": {"scope": name, "session": session, "date": date, "speaker": speaker},
             }
-
-
-def _each_once(file: Path, turns: list[dict[str, Any]]) -> None:
-    repeated = [doc_id for doc_id, count in Counter(turn["_id"] for turn in turns).items() if count > 1]
-    if repeated:
-        raise DataError(file, None, f"turn {shown(repeated[0])} stands twice; accepted: each dia_id once")
 
 
 def _questions(

@@ -47,7 +47,9 @@ def load(path: Path) -> Parts:
     corpus, queries = _pieces(path, "corpus"), _pieces(path, "queries")
     if not (corpus and queries and folder):
         found = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else "a file"
-        raise DataError(path, None, f"found {found}; accepted: corpus, queries and qrels (one language's set)")
+        raise DataError(
+            path, None, f"found {found}; accepted: corpus, queries and qrels (one language's set)"
+        )
     about, notes = read_description(path), list[str]()
     documents = _together(corpus, [read_documents(file, notes) for file in corpus])
     asked = _together(queries, [read_queries(file, notes) for file in queries])
@@ -88,8 +90,8 @@ def _of_split(folder: Path, split: str, notes: list[str]) -> list[Path]:
         chosen = next(iter(by_split))
     if chosen is None:
         raise DataError(
-            folder, None, f"no judgements of split {split or 'test'!r} among {sorted(by_split)}; accepted: files "
-            "that begin with the split's name, or a split named in dataset.toml",
+            folder, None, f"no judgements of split {split or 'test'!r} among {sorted(by_split)}; "
+            "accepted: files that begin with the split's name, or a split named in dataset.toml",
         )  # fmt: skip
     others = sorted(set(by_split) - {chosen})
     if others:
@@ -105,6 +107,8 @@ def _together(files: list[Path], parts: list[tuple[Item, ...]]) -> tuple[Item, .
             first = seen.setdefault(identifier, file)
             if first != file:
                 raise DataError(
-                    file, None, f"id {shown(identifier)} stands already in {first.name}; accepted: each id once"
+                    file,
+                    None,
+                    f"id {shown(identifier)} stands already in {first.name}; accepted: each id once",
                 )
     return tuple(item for part in parts for item in part)

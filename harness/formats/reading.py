@@ -165,7 +165,7 @@ def require(what: str, module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name != package:
+        if error.name not in (package, module):
             raise  # the package is there and something it needs is not: say that, not "missing extra"
         raise MissingExtraError(what, package, extra) from error
 

@@ -107,13 +107,15 @@ def _unique(path: Path, what: str, records: Iterator[_Record]) -> Iterator[_Reco
     lines: dict[str, int] = {}
     for record in records:
         line, identifier = record[:2]
-        first = lines.setdefault(identifier, line)
-        if first != line:
+        if identifier in lines:  # of forms without lines the number is 0; two records may share one
+            first = lines[identifier]
             raise DataError(
                 path,
                 line,
-                f"{what} id {shown(identifier)} stands already on line {first}; accepted: each id once",
+                f"{what} id {shown(identifier)} stands already{f' on line {first}' if first else ''}; "
+                "accepted: each id once",
             )
+        lines[identifier] = line
         yield record
 
 

@@ -23,7 +23,9 @@ __all__ = ["load", "matches"]
 
 #: Sets, by the start of their files' names, whose titles are names of English pages in every language.
 ENGLISH_TITLES = ("xquad",)
-ACCEPTED = 'accepted: {"data": [{"title": …, "paragraphs": [{"context": …, "qas": [{"id": …, "question": …}]}]}]}'
+ACCEPTED = (
+    'accepted: {"data": [{"title": …, "paragraphs": [{"context": …, "qas": [{"id": …, "question": …}]}]}]}'
+)
 
 
 def matches(path: Path) -> bool:
@@ -63,7 +65,9 @@ def load(path: Path) -> Parts:
             query_id, text = question.get("id"), question.get("question")
             if not isinstance(query_id, (str, int)) or not isinstance(text, str):
                 raise DataError(
-                    file, None, f"paragraph {number}: id {shown(query_id)}, question {shown(text)}; {ACCEPTED}"
+                    file,
+                    None,
+                    f"paragraph {number}: id {shown(query_id)}, question {shown(text)}; {ACCEPTED}",
                 )
             query: dict[str, Any] = {"_id": str(query_id), "text": _clean(text)}
             if question.get("is_impossible"):

@@ -46,11 +46,13 @@ def load(path: Path) -> Parts:
         DataError: a part is missing or cannot be read as it stands; names file and line.
     """
     topics, qrels, corpus = _topics(path), _qrels(path), _corpus(path)
-    missing = [
-        name for name, found in (("topics*", topics), ("qrels*", qrels), ("corpus* or docs*", corpus)) if not found
-    ]  # fmt: skip
-    if missing or not (topics and qrels and corpus):
-        raise DataError(path, None, f"no {', no '.join(missing)}; accepted: topics, qrels and corpus or docs")
+    if not (topics and qrels and corpus):
+        found = ", ".join(file.name for file in (topics, qrels, corpus) if file) or "none of them"
+        raise DataError(
+            path,
+            None,
+            f"of topics, qrels and documents found {found}; accepted: topics*, qrels*, corpus* or docs*",
+        )
     notes: list[str] = []
     documents, queries = _read_corpus(corpus, notes), _read_topics(topics, notes)
     judged = read_qrels_file(qrels, notes)
@@ -110,7 +112,10 @@ def _topic_rows(file: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
             fields.setdefault(tag[1].lower(), _plain(text[tag.end() : end]))
         attribute = _NUMBER.search(start[1] or "")
         number = attribute[1] if attribute else fields.get("num", "")
-        asked = next((fields[key] for key in ("title", "query", "question", "desc", "description") if fields.get(key)), "")
+        asked = next(
+            (fields[key] for key in ("title", "query", "question", "desc", "description") if fields.get(key)),
+            "",
+        )
         if not number or not asked:
             raise DataError(
                 file, line, f"topic with number {shown(number)} and text {shown(asked)}; "
@@ -151,15 +156,20 @@ def _doc_rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         inside = found[1]
         number = _DOCNO.search(inside)
         if not number:
-            raise DataError(file, line, f"{shown(inside.strip())} has no DOCNO; accepted: <DOC><DOCNO>id</DOCNO>")
+            raise DataError(
+                file, line, f"{shown(inside.strip())} has no DOCNO; accepted: <DOC><DOCNO>id</DOCNO>"
+            )
         title = " ".join(_plain_tags(part[1]) for part in _TITLES.findall(inside))
         rest = _TITLES.sub(" ", _DOCNO.sub(" ", inside))
         bodies = _TEXT.findall(rest)
-        yield line, {
-            "_id": number[1].strip(),
-            "title": title,
-            "text": _plain_tags("\n".join(bodies) if bodies else rest),
-        }
+        yield (
+            line,
+            {
+                "_id": number[1].strip(),
+                "title": title,
+                "text": _plain_tags("\n".join(bodies) if bodies else rest),
+            },
+        )
     if at == 0 and not _DOC.search(text):
         raise DataError(file, 1, "no <DOC>; accepted: <DOC><DOCNO>id</DOCNO> … </DOC>, or .jsonl, .csv, .tsv")
 
