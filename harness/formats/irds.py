@@ -11,7 +11,7 @@ from harness.formats.description import Description
 from harness.formats.folders import Parts
 from harness.formats.judgements import collect
 from harness.formats.languages import with_languages
-from harness.formats.reading import DataError, require
+from harness.formats.reading import DataError, require, shown
 from harness.formats.records import documents_from, queries_from
 from rag_core.errors import ProviderUnavailableError, RagCoreError, UnknownNameError
 from rag_core.registry import nearest
@@ -75,7 +75,9 @@ def _read(
         raise
     except Exception as error:  # downloads fail with the errors of whatever library fetched them
         raise ProviderUnavailableError(
-            f"irds:{name}", f"it cannot be read or downloaded ({type(error).__name__}: {error})", OFFLINE
+            f"irds:{name}",
+            f"it cannot be read or downloaded ({type(error).__name__}: {shown(str(error), 160)})",
+            OFFLINE,
         ) from error
 
 
