@@ -23,7 +23,9 @@ LOCK = "lock"
 class Link:
     """Sends one statement at a time; safe to share between threads."""
 
-    def __init__(self, where: str, session: Any, failures: tuple[type[Exception], ...], held: ExitStack) -> None:
+    def __init__(
+        self, where: str, session: Any, failures: tuple[type[Exception], ...], held: ExitStack
+    ) -> None:
         self._where, self._session, self._failures, self._held = where, session, failures, held
         self._turn = threading.Lock()
 

@@ -91,7 +91,7 @@ def _nearest_float(value: int) -> float:
     try:
         return float(value)
     except OverflowError:
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf
 
 
 def condition(node: Node, parameters: Parameters) -> str:

@@ -116,7 +116,8 @@ class SurrealStore(BackedStore):
     def relate(self, from_id: str | Entity, relation: str, to_id: str | Entity, **fields: Any) -> None:
         """Put an edge between two rows or entities; one that is there gets ``fields`` in place of its own.
 
-        An end need not exist yet. Deleting a row removes its edges; replacing it keeps them.
+        A row need not exist yet; its edges count once it does. Deleting a row removes its edges; replacing
+        it keeps them.
 
         Raises:
             InvalidArgumentError: a relation of another name than letters, digits and underscores; a field
@@ -149,13 +150,15 @@ class SurrealStore(BackedStore):
     def _settings(cls, options: Mapping[str, str]) -> dict[str, Any]:
         index = options.get("index", "exact")
         if index not in ("exact", "hnsw"):
-            raise InvalidArgumentError(f"store {cls.name!r}: option index is {index!r}; accepted: exact, hnsw")
+            raise InvalidArgumentError(
+                f"store {cls.name!r}: option index is {index!r}; accepted: exact, hnsw"
+            )
         settings: dict[str, Any] = {"index": index}
         for option, (low, high, default) in _INDEX_OPTIONS.items():
             text = str(options.get(option, default))
             if not text.isdecimal() or not low <= int(text) <= high:
                 raise InvalidArgumentError(
-                    f"store {cls.name!r}: option {option} is {text!r}; accepted: whole numbers, {low} to {high}"
+                    f"store {cls.name!r}: option {option} is {text!r}; accepted: {low} to {high}"
                 )
             settings[option] = int(text)
         url = options.get("url") or os.environ.get(URL, "")
@@ -298,14 +301,17 @@ class SurrealStore(BackedStore):
     ) -> None:
         self._check_open()
         table, null = relation_name(relation), self._null()
-        rows = []
+        rows, entities = [], set()
         for start, end, fields in edges:
             ends = self._record(start), self._record(end)
             own = {"id": self._edge(relation, *ends), "in": ends[0], "out": ends[1]}
             rows.append(stored_value(fields, null) | own)
+            entities |= {one for one in (start, end) if isinstance(one, Entity)}
+        # a path stops at a record that is not there
         self._link.query(
-            f"RETURN {{ DELETE $edges.id RETURN NONE; INSERT RELATION INTO {table} $edges RETURN NONE; }}",
-            {"edges": rows},
+            "RETURN { INSERT IGNORE INTO entity $entities RETURN NONE; DELETE $edges.id RETURN NONE; "
+            f"INSERT RELATION INTO {table} $edges RETURN NONE; }}",
+            {"edges": rows, "entities": [{"id": self._record(one)} for one in entities]},
         )
 
     def _edge(self, relation: str, start: Any, end: Any) -> Any:
