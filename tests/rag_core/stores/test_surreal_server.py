@@ -31,15 +31,26 @@ def identity() -> Fingerprint:
 def server() -> Iterator[str]:
     from surrealdb import Surreal
     from surrealdb._surrealdb_ext import SyncEmbeddedDB
+    from surrealdb.data.cbor import decode
     from websockets.sync.server import serve
 
     engine = SyncEmbeddedDB("mem://")
     engine.connect()
 
+    turn = threading.Lock()
+
     def answer(socket: Any) -> None:
+        """A server keeps the database of each socket; the engine has one session, so it is told each time."""
+        chosen = b""
         try:
             for message in socket:
-                socket.send(engine.execute(message))
+                if decode(message)["method"] == "use":
+                    chosen = message
+                with turn:
+                    if chosen:
+                        engine.execute(chosen)
+                    answered = engine.execute(message)
+                socket.send(answered)
         except RuntimeError:  # the engine refuses a user so; the socket closes
             return
 

@@ -110,7 +110,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @external
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(metadata=st.lists(METADATA, min_size=10, max_size=10), where=FILTERS)
 def test_filters_select_what_they_select_in_the_exact_store(
     stores: Any, metadata: list[dict[str, Any]], where: dict[str, Any]
