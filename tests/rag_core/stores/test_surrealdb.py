@@ -298,6 +298,25 @@ def test_the_index_finds_nearly_what_looking_at_every_row_finds(tmp_path: Path) 
 
 
 @external
+def test_an_index_built_after_the_rows_is_used_and_kept(tmp_path: Path) -> None:
+    store = SurrealStore.create(tmp_path / "s", identity(8))
+    rows = unit(60, 8)
+    store.upsert([f"d{i}" for i in range(50)], rows[:50])
+    before = store.search(rows[0], 5)
+    store.build_index()
+    store.build_index()
+    assert store.search(rows[0], 5) == before
+    store.upsert([f"d{i}" for i in range(50, 60)], rows[50:])
+    store.close()
+    again = SurrealStore.open(tmp_path / "s", identity(8))
+    assert again.settings["index"] == "hnsw"
+    plan = again.query("SELECT id FROM chunk WHERE v <|2,50|> $q EXPLAIN", q=rows[55].tolist())
+    assert "nearest" in str(plan)
+    assert again.search(rows[55], 1).doc_ids == ("d55",)
+    again.close()
+
+
+@external
 def test_threads_share_a_store(tmp_path: Path) -> None:
     store = SurrealStore.create(tmp_path / "s", identity(8))
     rows = unit(40, 8)
