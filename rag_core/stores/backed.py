@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -19,7 +19,7 @@ from rag_core.stores.identity import check_identity, check_k, read_identity, ref
 from rag_core.stores.rows import ROUNDING, checked_rows, rescored, unit_query
 from rag_core.types import EMPTY_RANKING, Ranking
 
-__all__ = ["BackedStore", "Found", "stacked"]
+__all__ = ["BackedStore", "Found", "first_line", "stacked"]
 
 #: Rows asked for beyond ``k``, so that the order among equal scores can be settled here.
 MORE = 16
@@ -97,7 +97,9 @@ class BackedStore(ABC):
         for option in options:
             if option not in cls.options:
                 accepted = "; ".join(f"{name}: {what}" for name, what in cls.options.items())
-                raise InvalidArgumentError(f"store {cls.name!r} has no option {option!r}; accepted: {accepted}")
+                raise InvalidArgumentError(
+                    f"store {cls.name!r} has no option {option!r}; accepted: {accepted}"
+                )
         return cls._settings(options)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -176,6 +178,16 @@ class BackedStore(ABC):
                 "survive a fork; start processes by spawn, or open the store in this one"
             )
 
+    def _guarded(self, what: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """``call(*args, **kwargs)``; what the database raises becomes a StoreError."""
+        try:
+            return call(*args, **kwargs)
+        except self._failures() as error:
+            raise StoreError(f"{self.path}: {self.package} could not {what}: {first_line(error)}") from error
+
+    def _failures(self) -> tuple[type[Exception], ...]:
+        return OSError, RuntimeError, ValueError
+
     @classmethod
     def _require(cls) -> Any:
         try:
@@ -217,6 +229,11 @@ class BackedStore(ABC):
     @abstractmethod
     def _nearest(self, unit: Vectors, wanted: int, where: Node | None) -> Found:
         """The ``wanted`` nearest rows that satisfy ``where``, fewer only where there are no more."""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of a message: databases append where in their own source it was raised."""
+    return str(error).strip().split("\n", 1)[0]
 
 
 def stacked(parts: Sequence[Any], dim: int) -> Vectors:

@@ -5,13 +5,15 @@ from the embedder. Strings, numbers and booleans of the metadata are Chroma's ow
 stands as JSON in the field ``_json``. A filter that Chroma cannot express (an order of strings, ``$not`` of
 a range, null, lists) is worked out here over all rows, and answered exactly.
 
-One call writes in batches of at most ``get_max_batch_size`` rows, each of them whole or not at all.
+One call writes in batches of at most ``get_max_batch_size`` rows, each of them whole or not at all. Chroma
+keeps its graph in memory and does not look at what other processes write, so each write replaces the file
+``written``, and a store that finds another one there connects anew.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,10 +23,12 @@ from rag_core.filters import Node, tree_test
 from rag_core.protocols import Vectors
 from rag_core.stores.backed import BackedStore, Found, stacked
 from rag_core.stores.chroma_where import RESERVED, Inexpressible, is_kept, to_chroma
+from rag_core.stores.files import replace_file
 
 __all__ = ["ChromaStore"]
 
 FOLDER = "chroma"
+WRITTEN = "written"
 COLLECTION = "rows"
 #: Rows read at once where all rows are looked at.
 PAGE = 5000
@@ -40,10 +44,11 @@ class ChromaStore(BackedStore):
     name: ClassVar[str] = "chroma"
     package: ClassVar[str] = "chromadb"
     extra: ClassVar[str] = "chroma"
-    options: ClassVar[Mapping[str, str]] = {name: "a whole number from 2" for name in HNSW}
+    options: ClassVar[Mapping[str, str]] = dict.fromkeys(HNSW, "a whole number from 2")
 
     _client: Any
     _rows: Any
+    _seen: tuple[int, int] | None
 
     @classmethod
     def _settings(cls, options: Mapping[str, str]) -> dict[str, Any]:
@@ -70,7 +75,7 @@ class ChromaStore(BackedStore):
         try:
             self._open_client()
             self._rows = self._client.get_collection(COLLECTION, embedding_function=None)
-        except Exception as error:  # noqa: BLE001  whatever the database calls it
+        except Exception as error:  # whatever the database calls it
             raise StoreError(f"{self.path} is damaged: {error}; rebuild the store") from error
 
     def _open_client(self) -> None:
@@ -78,36 +83,55 @@ class ChromaStore(BackedStore):
         from chromadb.config import Settings
 
         settings = Settings(anonymized_telemetry=False)
+        self._seen = self._written()
         self._client = chromadb.PersistentClient(path=str(self.path / FOLDER), settings=settings)
 
     def _disconnect(self) -> None:
         self._client.close()
         self._client = self._rows = None
 
+    def _written(self) -> tuple[int, int] | None:
+        try:
+            found = (self.path / WRITTEN).stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+    def _note_write(self) -> None:
+        replace_file(self.path / WRITTEN, lambda stream: stream.write(b""))
+        self._seen = self._written()
+
+    def _refresh(self) -> None:
+        if self._written() != self._seen:
+            self._disconnect()
+            self._connect()
+
     def _count(self) -> int:
+        self._refresh()
         return int(self._rows.count())
 
     def _put(self, ids: list[str], rows: Vectors, metadata: list[str]) -> None:
+        self._refresh()
         size = self._client.get_max_batch_size()
         for start in range(0, len(ids), size):
             part = slice(start, start + size)
-            old = self._guarded("read", lambda part=part: self._rows.get(ids=ids[part], include=["metadatas"]))
+            old = self._guarded("read", self._rows.get, ids=ids[part], include=["metadatas"])
             gone = dict(zip(old["ids"], old["metadatas"]))
-            fields = [_fields(text, gone.get(doc_id) or {}) for doc_id, text in zip(ids[part], metadata[part])]
-            self._guarded(
-                "write",
-                lambda part=part, fields=fields: self._rows.upsert(
-                    ids=ids[part], embeddings=rows[part], metadatas=fields
-                ),
-            )
+            fields = [
+                _fields(text, gone.get(doc_id) or {}) for doc_id, text in zip(ids[part], metadata[part])
+            ]
+            self._guarded("write", self._rows.upsert, ids=ids[part], embeddings=rows[part], metadatas=fields)
+            self._note_write()
 
     def _remove(self, ids: list[str]) -> int:
+        self._refresh()
         removed = 0
         size = self._client.get_max_batch_size()
         for start in range(0, len(ids), size):
-            known = self._guarded("read", lambda start=start: self._rows.get(ids=ids[start : start + size], include=[]))
+            known = self._guarded("read", self._rows.get, ids=ids[start : start + size], include=[])
             if known["ids"]:  # Chroma counts unknown ids as deleted
-                self._guarded("delete", lambda known=known: self._rows.delete(ids=known["ids"]))
+                self._guarded("delete", self._rows.delete, ids=known["ids"])
+                self._note_write()
             removed += len(known["ids"])
         return removed
 
@@ -124,12 +148,11 @@ class ChromaStore(BackedStore):
         only = None if condition is True else condition
         answer = self._guarded(
             "search",
-            lambda: self._rows.query(
-                query_embeddings=[unit],
-                n_results=min(wanted, count),
-                where=only,
-                include=["embeddings", "distances"],
-            ),
+            self._rows.query,
+            query_embeddings=[unit],
+            n_results=min(wanted, count),
+            where=only,
+            include=["embeddings", "distances"],
         )
         ids, distances = answer["ids"][0], answer["distances"][0]
         if len(ids) < min(wanted, count):
@@ -141,8 +164,7 @@ class ChromaStore(BackedStore):
         offset = 0
         while True:
             page = self._guarded(
-                "read",
-                lambda offset=offset: self._rows.get(where=where, include=include, limit=PAGE, offset=offset),
+                "read", self._rows.get, where=where, include=include, limit=PAGE, offset=offset
             )
             if page["ids"]:
                 yield page
@@ -157,7 +179,7 @@ class ChromaStore(BackedStore):
             texts = [fields[RESERVED] for fields in page["metadatas"]]
             ids = [doc_id for doc_id, text in zip(page["ids"], texts) if matches(json.loads(text))]
             if ids:
-                yield self._guarded("read", lambda ids=ids: self._rows.get(ids=ids, include=["embeddings"]))
+                yield self._guarded("read", self._rows.get, ids=ids, include=["embeddings"])
 
     def _exact(self, unit: Vectors, wanted: int, pages: Iterator[Mapping[str, Any]]) -> Found:
         """The nearest of ``pages``; keeps a page and the best so far in memory."""
@@ -172,13 +194,10 @@ class ChromaStore(BackedStore):
             ids, rows, distances = ids[best], rows[best], distances[best]
         return Found(ids.tolist(), rows, distances.tolist())
 
-    def _guarded(self, what: str, call: Callable[[], Any]) -> Any:
+    def _failures(self) -> tuple[type[Exception], ...]:
         from chromadb.errors import ChromaError
 
-        try:
-            return call()
-        except (ChromaError, OSError, RuntimeError, ValueError) as error:
-            raise StoreError(f"{self.path}: Chroma could not {what}: {error}") from error
+        return (ChromaError, *super()._failures())
 
 
 def _fields(text: str, old: Mapping[str, Any]) -> dict[str, Any]:

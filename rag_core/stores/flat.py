@@ -204,7 +204,9 @@ class FlatStore:
             "identity": self._identity.as_dict(),
             "files": names,
         }
-        replace_file(self.path / names["vectors"], lambda stream: np.save(stream, vectors, allow_pickle=False))
+        replace_file(
+            self.path / names["vectors"], lambda stream: np.save(stream, vectors, allow_pickle=False)
+        )
         replace_file(self.path / names["rows"], lambda stream: stream.write(rows.encode("utf-8")))
         text = json.dumps(manifest, indent=1, ensure_ascii=False)
         replace_file(self.path / MANIFEST, lambda stream: stream.write(text.encode("utf-8")))

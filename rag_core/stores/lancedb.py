@@ -9,7 +9,7 @@ index takes them in.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from rag_core.errors import InvalidArgumentError, StoreError
 from rag_core.filters import Node
 from rag_core.protocols import Vectors
-from rag_core.stores.backed import BackedStore, Found, stacked
+from rag_core.stores.backed import BackedStore, Found, first_line, stacked
 from rag_core.stores.lance_where import quoted, to_sql
 from rag_core.stores.sortkey import sort_key
 
@@ -40,11 +40,13 @@ class IndexKind:
 
     Attributes:
         config: class of ``lancedb.index``.
+        reported: what LanceDB calls a built one.
         build: its arguments beside the distance.
         ask: calls on a query, name -> argument.
     """
 
     config: str
+    reported: str
     build: Mapping[str, Any]
     ask: Mapping[str, int]
 
@@ -53,8 +55,10 @@ class IndexKind:
 BY_SIZE: Sequence[tuple[int, str]] = ((0, "flat"), (100_000, "hnsw_sq"), (2_000_000, "ivf_pq"))
 INDEXES: Mapping[str, IndexKind | None] = {
     "flat": None,
-    "hnsw_sq": IndexKind("HnswSq", {"m": 20, "ef_construction": 300}, {"nprobes": 20, "ef": 200}),
-    "ivf_pq": IndexKind("IvfPq", {}, {"nprobes": 40, "refine_factor": 20}),
+    "hnsw_sq": IndexKind(
+        "HnswSq", "IvfHnswSq", {"m": 20, "ef_construction": 300}, {"nprobes": 20, "ef": 200}
+    ),
+    "ivf_pq": IndexKind("IvfPq", "IvfPq", {}, {"nprobes": 40, "refine_factor": 20}),
 }
 
 
@@ -88,18 +92,8 @@ class LanceStore(BackedStore):
         return {"index": index}
 
     def _create(self) -> None:
-        import pyarrow as pa
-
-        schema = pa.schema(
-            [
-                pa.field("id", pa.string(), nullable=False),
-                pa.field("metadata", pa.json_()),
-                pa.field("keys", pa.json_()),
-                pa.field("vector", pa.list_(pa.float32(), self._identity.dim)),
-            ]
-        )
         self._open_database()
-        self._table = self._database.create_table(TABLE, schema=schema, mode="overwrite")
+        self._table = self._database.create_table(TABLE, schema=_schema(self._identity.dim), mode="overwrite")
         self._index, self._commits = "flat", 0
 
     def _connect(self) -> None:
@@ -107,16 +101,16 @@ class LanceStore(BackedStore):
         try:
             self._table = self._database.open_table(TABLE)
             dim = self._table.schema.field("vector").type.list_size
-            indices = list(self._table.list_indices())
-        except Exception as error:  # noqa: BLE001  whatever the database calls it
-            raise StoreError(f"{self.path} is damaged: {_first_line(error)}; rebuild the store") from error
+            made = {found.index_type for found in self._table.list_indices()}
+        except Exception as error:  # whatever the database calls it
+            raise StoreError(f"{self.path} is damaged: {first_line(error)}; rebuild the store") from error
         if dim != self._identity.dim:
             raise StoreError(
                 f"{self.path} is damaged: vectors are {dim} wide for an embedder {self._identity.dim} wide; "
                 "rebuild the store"
             )
-        kind = index_for(self.settings["index"], self._table.count_rows())
-        self._index, self._commits = (kind if indices and INDEXES[kind] else "flat"), 0
+        kinds = [name for name, kind in INDEXES.items() if kind is not None and kind.reported in made]
+        self._index, self._commits = (kinds or ["flat"])[0], 0
 
     def _open_database(self) -> None:
         # an interval of 0: every call sees what other processes have committed
@@ -139,21 +133,19 @@ class LanceStore(BackedStore):
             _json_array(keys),
             pa.FixedSizeListArray.from_arrays(flat, self._identity.dim),
         ]
-        batch = pa.table(columns, schema=self._table.schema)
+        batch = pa.table(columns, schema=_schema(self._identity.dim))
         merge = self._table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-        self._guarded("write", lambda: merge.execute(batch))
+        self._guarded("write", merge.execute, batch)
         self._commits += 1
         self._care_for_index()
         if self._commits % TIDY_AFTER == 0:
-            self._guarded("tidy", lambda: self._table.optimize(cleanup_older_than=KEPT_VERSIONS))
+            self._guarded("tidy", self._table.optimize, cleanup_older_than=KEPT_VERSIONS)
 
     def _remove(self, ids: list[str]) -> int:
         removed = 0
         for start in range(0, len(ids), IDS_AT_ONCE):
             named = ", ".join(map(quoted, ids[start : start + IDS_AT_ONCE]))
-            removed += self._guarded(
-                "delete", lambda named=named: self._table.delete(f"id IN ({named})")
-            ).num_deleted_rows
+            removed += self._guarded("delete", self._table.delete, f"id IN ({named})").num_deleted_rows
         return removed
 
     def _nearest(self, unit: Vectors, wanted: int, where: Node | None) -> Found:
@@ -180,18 +172,26 @@ class LanceStore(BackedStore):
             import lancedb.index as kinds
 
             config = getattr(kinds, made.config)(distance_type="cosine", **made.build)
-            self._guarded("index", lambda: self._table.create_index("vector", config=config, replace=True))
+            self._guarded("index", self._table.create_index, "vector", config=config, replace=True)
             self._index = kind
             return
         stats = self._table.index_stats("vector_idx")
         if stats is not None and stats.num_unindexed_rows > STALE_SHARE * stats.num_indexed_rows:
-            self._guarded("index", lambda: self._table.optimize(cleanup_older_than=KEPT_VERSIONS))
+            self._guarded("index", self._table.optimize, cleanup_older_than=KEPT_VERSIONS)
 
-    def _guarded(self, what: str, call: Callable[[], Any]) -> Any:
-        try:
-            return call()
-        except (OSError, RuntimeError, ValueError) as error:
-            raise StoreError(f"{self.path}: LanceDB could not {what}: {_first_line(error)}") from error
+
+def _schema(dim: int) -> Any:
+    """Columns as they are written: LanceDB turns JSON text into a binary form of its own."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            pa.field("id", pa.string(), nullable=False),
+            pa.field("metadata", pa.json_()),
+            pa.field("keys", pa.json_()),
+            pa.field("vector", pa.list_(pa.float32(), dim)),
+        ]
+    )
 
 
 def _keys(metadata: str) -> str:
@@ -203,7 +203,3 @@ def _json_array(texts: list[str]) -> Any:
     import pyarrow as pa
 
     return pa.ExtensionArray.from_storage(pa.json_(), pa.array(texts, pa.string()))
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n", 1)[0]

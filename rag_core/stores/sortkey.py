@@ -15,7 +15,7 @@ from typing import Any
 
 __all__ = ["ORDERED_LETTERS", "sort_key"]
 
-#: Types that have an order: ``b`` booleans, ``n`` numbers, ``s`` strings. ``l``, ``m``, ``z``: list, map, null.
+#: Types that have an order: booleans, numbers, strings. ``l``, ``m`` and ``z`` are lists, maps and null.
 ORDERED_LETTERS = "bns"
 
 
@@ -50,7 +50,7 @@ def _group(letter: str, parts: list[str | None]) -> str | None:
 
 
 def _number(value: int | float) -> str | None:
-    if math.isnan(value):
+    if value != value:  # NaN; math.isnan refuses large whole numbers
         return None
     try:
         near = float(value) or 0.0  # -0.0 equals 0
