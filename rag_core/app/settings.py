@@ -1,0 +1,163 @@
+"""Where the command's settings come from: its options, ``rag.toml``, the environment, the index itself."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rag_core.chain import members
+from rag_core.errors import InvalidArgumentError, ProviderUnavailableError
+from rag_core.factory import NOTHING_AVAILABLE, SpecString, default_spec, get_embedder
+from rag_core.fallback import FallbackReranker
+from rag_core.fingerprint import Fingerprint
+from rag_core.lazy import LazyReranker
+from rag_core.protocols import EmbedProvider, Reranker
+from rag_core.registry import EMBEDDERS, RERANKERS, load_plugins
+from rag_core.service import EmbeddingService, ServiceBuilder
+from rag_core.service_config import ServiceConfig, read_config
+from rag_core.timelimit import TimeLimitedReranker
+
+__all__ = ["read_settings", "recorded_chain", "record_chain", "reranker_for", "service_for"]
+
+log = logging.getLogger("rag_core")
+FILE = "rag.toml"
+#: In the index's folder: the spec strings of the chain that it was built with.
+RECORD = "provider.json"
+
+
+def read_settings(config: Path | None) -> ServiceConfig:
+    """The file that ``--config`` names, else ``rag.toml`` of the current folder, else nothing set.
+
+    Raises:
+        InvalidArgumentError: see :func:`rag_core.service_config.read_config`.
+    """
+    if config is None and not Path(FILE).is_file():
+        return ServiceConfig()
+    return read_config(config or FILE, needs_provider=False)
+
+
+def service_for(
+    settings: ServiceConfig, provider: str, recorded: Sequence[str] = (), max_usd: float | None = None
+) -> EmbeddingService:
+    """The embedders to use: ``provider``, else those of the file, else of the environment, else those that
+    the index was built with (``recorded``), else the first that is available here.
+
+    The first of them is loaded, so that one that does not fit an index is refused before anything is paid
+    for. One that cannot run here stays in the chain, and is named when it is needed.
+
+    Raises:
+        InvalidArgumentError, SpecStringError, UnknownNameError: a name or an option that is not accepted.
+    """
+    chain = chain_of(settings, provider, recorded)
+    first: str | EmbedProvider = chain[0]
+    members(chain, EMBEDDERS, get_embedder, pauses=_no_pauses())  # refuses names before anything is loaded
+    try:
+        first = get_embedder(chain[0])
+    except ProviderUnavailableError as error:
+        if len(chain) == 1 and not recorded:
+            raise
+        log.info("%s", error)
+    limit = settings.max_usd if max_usd is None else max_usd
+    config = replace(settings, chain=[first, *chain[1:]], max_usd=limit)
+    return ServiceBuilder(config).build()
+
+
+def chain_of(settings: ServiceConfig, provider: str, recorded: Sequence[str] = ()) -> list[str]:
+    """The spec strings that :func:`service_for` uses."""
+    if provider:
+        return [provider]
+    if settings.chain:
+        return [str(entry) for entry in settings.chain]
+    if recorded:
+        from_env = default_spec_of_env()
+        return [from_env] if from_env else list(recorded)
+    chosen = default_spec(EMBEDDERS)
+    if not chosen:
+        log.warning(NOTHING_AVAILABLE)
+    return [chosen or "fake"]
+
+
+def record_chain(folder: Path, chain: Sequence[str]) -> None:
+    """Keep the spec strings beside the index, so that a search need not name them again.
+
+    Paths are made absolute; names and passwords in addresses are left out.
+    """
+    kept = [_absolute(member.label) for member in members(list(chain), EMBEDDERS, get_embedder, _no_pauses())]
+    path = folder / RECORD
+    text = json.dumps({"chain": kept}, ensure_ascii=False) + "\n"
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        partial = path.with_suffix(".tmp")
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+
+
+def recorded_chain(folder: Path, identity: Fingerprint) -> list[str]:
+    """The spec strings that the index in ``folder`` was built with; of an index that another program built,
+    the provider that its identity names."""
+    try:
+        chain = json.loads((folder / RECORD).read_text(encoding="utf-8"))["chain"]
+        if chain and all(isinstance(text, str) for text in chain):
+            return list(chain)
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    load_plugins()
+    models = [spec.model for spec in EMBEDDERS if spec.name == identity.provider]
+    is_default = not models or identity.model in models
+    return [identity.provider if is_default else f"{identity.provider}:{identity.model}"]
+
+
+def reranker_for(
+    settings: ServiceConfig, name: str, limit_s: float | None = None, corpus: Sequence[str] = ()
+) -> tuple[Reranker | None, list[str]]:
+    """The reranker to use, loaded at its first call, and what the user should know about it.
+
+    ``name``, else those of the file, else of the environment, else the first that is available without being
+    named; None where there is nothing but the passthrough.
+
+    Args:
+        limit_s: seconds after which the fused order stands; in place of the file's ``timeout_s``.
+        corpus: languages of the documents.
+
+    Raises:
+        SpecStringError, UnknownNameError, ProviderUnavailableError: see :func:`rag_core.factory.resolve`.
+    """
+    found = default_spec(RERANKERS) if not (name or settings.rerankers) else ""
+    names = [name] if name else settings.rerankers or ([found] if found else [])
+    if not names or (not name and SpecString.parse(names[0]).name == "noop"):
+        return None, []
+    reranker: Reranker = LazyReranker(names[0]) if len(names) == 1 else FallbackReranker(names)
+    specs = RERANKERS.find(SpecString.parse(names[0]).name)
+    warnings = _language_warnings(names[0], specs[0].languages, corpus)
+    limit = settings.rerank.get("timeout_s") if limit_s is None else limit_s
+    return reranker if limit is None else TimeLimitedReranker(reranker, float(limit)), warnings
+
+
+def search_options(settings: ServiceConfig, **given: Any) -> dict[str, Any]:
+    """Arguments of :meth:`rag_core.index.Index.hybrid_search`: those given that are not None, else the
+    file's, else nothing, so that the library's own defaults hold."""
+    from_file = dict(settings.search)
+    if "mix" in settings.rerank:
+        from_file["rerank_mix"] = settings.rerank["mix"]
+    return from_file | {name: value for name, value in given.items() if value is not None}
+
+
+def _language_warnings(name: str, languages: Sequence[str], corpus: Sequence[str]) -> list[str]:
+    foreign = [language for language in corpus if languages and language not in languages]
+    if not foreign:
+        return []
+    return [
+        f"reranker {name} is made for {', '.join(languages)}; the documents also have {', '.join(foreign)}, "
+        "where it loses precision"
+    ]
+
+
+def _absolute(text: str) -> str:
+    parsed = SpecString.parse(text)
+    path = parsed.options.get("path", "")
+    if not path or not Path(path).exists():
+        return text
+    return str(replace(parsed, options={**parsed.options, "path": str(Path(path).absolute())}))
