@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
-from dataclasses import replace
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rag_core.chain import members
-from rag_core.errors import InvalidArgumentError, ProviderUnavailableError
+from rag_core.chain import Pauses, members
+from rag_core.errors import ProviderUnavailableError
 from rag_core.factory import NOTHING_AVAILABLE, SpecString, default_spec, get_embedder
 from rag_core.fallback import FallbackReranker
 from rag_core.fingerprint import Fingerprint
@@ -21,12 +22,39 @@ from rag_core.service import EmbeddingService, ServiceBuilder
 from rag_core.service_config import ServiceConfig, read_config
 from rag_core.timelimit import TimeLimitedReranker
 
-__all__ = ["read_settings", "recorded_chain", "record_chain", "reranker_for", "service_for"]
+__all__ = [
+    "Asked",
+    "chain_of",
+    "read_settings",
+    "record_chain",
+    "recorded_chain",
+    "reranker_for",
+    "search_options",
+    "service_for",
+]
 
 log = logging.getLogger("rag_core")
 FILE = "rag.toml"
 #: In the index's folder: the spec strings of the chain that it was built with.
 RECORD = "provider.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Options that several commands share, as given; empty values stand for the defaults."""
+
+    index: Path
+    config: Path | None = None
+    provider: str = ""
+    reranker: str = ""
+    store: str = ""
+    chunk_tokens: int | None = None
+    overlap: int | None = None
+    prune: bool = False
+    max_usd: float | None = None
+    rerank: bool = True
+    rerank_timeout_s: float | None = None
+    search: dict[str, Any] = field(default_factory=dict)
 
 
 def read_settings(config: Path | None) -> ServiceConfig:
@@ -54,7 +82,7 @@ def service_for(
     """
     chain = chain_of(settings, provider, recorded)
     first: str | EmbedProvider = chain[0]
-    members(chain, EMBEDDERS, get_embedder, pauses=_no_pauses())  # refuses names before anything is loaded
+    members(chain, EMBEDDERS, get_embedder, Pauses())  # refuses names before anything is loaded
     try:
         first = get_embedder(chain[0])
     except ProviderUnavailableError as error:
@@ -72,9 +100,8 @@ def chain_of(settings: ServiceConfig, provider: str, recorded: Sequence[str] = (
         return [provider]
     if settings.chain:
         return [str(entry) for entry in settings.chain]
-    if recorded:
-        from_env = default_spec_of_env()
-        return [from_env] if from_env else list(recorded)
+    if recorded and not os.environ.get("RAG_EMBED_PROVIDER", "").strip():
+        return list(recorded)
     chosen = default_spec(EMBEDDERS)
     if not chosen:
         log.warning(NOTHING_AVAILABLE)
@@ -86,7 +113,7 @@ def record_chain(folder: Path, chain: Sequence[str]) -> None:
 
     Paths are made absolute; names and passwords in addresses are left out.
     """
-    kept = [_absolute(member.label) for member in members(list(chain), EMBEDDERS, get_embedder, _no_pauses())]
+    kept = [_absolute(member.label) for member in members(list(chain), EMBEDDERS, get_embedder, Pauses())]
     path = folder / RECORD
     text = json.dumps({"chain": kept}, ensure_ascii=False) + "\n"
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
@@ -95,9 +122,9 @@ def record_chain(folder: Path, chain: Sequence[str]) -> None:
         partial.replace(path)
 
 
-def recorded_chain(folder: Path, identity: Fingerprint) -> list[str]:
+def recorded_chain(folder: Path, identity: Callable[[], Fingerprint]) -> list[str]:
     """The spec strings that the index in ``folder`` was built with; of an index that another program built,
-    the provider that its identity names."""
+    the provider that its identity names, which is only asked for then."""
     try:
         chain = json.loads((folder / RECORD).read_text(encoding="utf-8"))["chain"]
         if chain and all(isinstance(text, str) for text in chain):
@@ -105,13 +132,17 @@ def recorded_chain(folder: Path, identity: Fingerprint) -> list[str]:
     except (OSError, ValueError, KeyError, TypeError):
         pass
     load_plugins()
-    models = [spec.model for spec in EMBEDDERS if spec.name == identity.provider]
-    is_default = not models or identity.model in models
-    return [identity.provider if is_default else f"{identity.provider}:{identity.model}"]
+    built = identity()
+    models = [spec.model for spec in EMBEDDERS if spec.name == built.provider]
+    is_default = not models or built.model in models
+    return [built.provider if is_default else f"{built.provider}:{built.model}"]
 
 
 def reranker_for(
-    settings: ServiceConfig, name: str, limit_s: float | None = None, corpus: Sequence[str] = ()
+    settings: ServiceConfig,
+    name: str,
+    limit_s: float | None = None,
+    corpus: Callable[[], Sequence[str]] = tuple,
 ) -> tuple[Reranker | None, list[str]]:
     """The reranker to use, loaded at its first call, and what the user should know about it.
 
@@ -119,8 +150,8 @@ def reranker_for(
     named; None where there is nothing but the passthrough.
 
     Args:
-        limit_s: seconds after which the fused order stands; in place of the file's ``timeout_s``.
-        corpus: languages of the documents.
+        limit_s: seconds after which the fused order stands; None for no limit.
+        corpus: gives the languages of the documents; asked where the reranker is not made for all.
 
     Raises:
         SpecStringError, UnknownNameError, ProviderUnavailableError: see :func:`rag_core.factory.resolve`.
@@ -131,9 +162,9 @@ def reranker_for(
         return None, []
     reranker: Reranker = LazyReranker(names[0]) if len(names) == 1 else FallbackReranker(names)
     specs = RERANKERS.find(SpecString.parse(names[0]).name)
-    warnings = _language_warnings(names[0], specs[0].languages, corpus)
-    limit = settings.rerank.get("timeout_s") if limit_s is None else limit_s
-    return reranker if limit is None else TimeLimitedReranker(reranker, float(limit)), warnings
+    made_for = specs[0].languages
+    warnings = _language_warnings(names[0], made_for, corpus()) if made_for else []
+    return reranker if limit_s is None else TimeLimitedReranker(reranker, float(limit_s)), warnings
 
 
 def search_options(settings: ServiceConfig, **given: Any) -> dict[str, Any]:
@@ -146,7 +177,7 @@ def search_options(settings: ServiceConfig, **given: Any) -> dict[str, Any]:
 
 
 def _language_warnings(name: str, languages: Sequence[str], corpus: Sequence[str]) -> list[str]:
-    foreign = [language for language in corpus if languages and language not in languages]
+    foreign = [language for language in corpus if language not in languages]
     if not foreign:
         return []
     return [
