@@ -146,8 +146,8 @@ def search(
     asked = settings.Asked(
         index, config, provider, reranker, rerank=not no_rerank, search=options
     )  # fmt: skip
-    with showing.progress() as shown:
-        result = searching.search(query, where or [], asked, shown)
+    with showing.progress():
+        result = searching.search(query, where or [], asked)
     if as_json:
         print(json.dumps(showing.result_dict(query, result), ensure_ascii=False, indent=1))
         return

@@ -43,7 +43,7 @@ class Passage:
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: the SDK would take their descriptors for default values
 class Found:
     """The answer of the tool.
 

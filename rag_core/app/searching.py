@@ -83,7 +83,7 @@ class Searcher:
         self.service.close()
 
 
-def search(query: str, clauses: Sequence[str], asked: Asked, progress: Progress) -> SearchResult:
+def search(query: str, clauses: Sequence[str], asked: Asked) -> SearchResult:
     """One question; ``clauses`` are filters as they are typed.
 
     Raises:
