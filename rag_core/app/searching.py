@@ -14,10 +14,12 @@ from rag_core.app.languages import languages_of
 from rag_core.app.opening import open_index, recorded
 from rag_core.app.settings import Asked, read_settings, reranker_for, search_options, service_for
 from rag_core.app.where import parse_where
+from rag_core.embedding import FIRST_TEXT
 from rag_core.errors import InvalidArgumentError, RagCoreError, StoreError
 from rag_core.index import Index, SearchResult
 from rag_core.progress import Progress
 from rag_core.protocols import Reranker
+from rag_core.secrets import redact
 from rag_core.service_config import ServiceConfig
 
 __all__ = ["Searcher", "mcp_server", "search", "serve"]
@@ -60,9 +62,12 @@ class Searcher:
         answers by words alone and says so; a reranker that does not load is told and tried again."""
         for model in (self.index.embedder, getattr(self.reranker, "reranker", self.reranker)):
             try:
-                getattr(model, "warmup", lambda progress: None)(progress)
+                if (warm := getattr(model, "warmup", None)) is not None:
+                    warm(progress)
+                elif isinstance(model, Reranker):  # a chain: the first that answers
+                    model.rerank(FIRST_TEXT, [FIRST_TEXT])
             except RagCoreError as error:
-                say(f"{getattr(model, 'name', 'a model')} is not ready: {error}")
+                say(f"{getattr(model, 'name', 'a model')} is not ready: {redact(str(error))}")
 
     def __call__(
         self, query: str, top_k: int | None = None, rerank: bool = True, where: dict[str, Any] | None = None

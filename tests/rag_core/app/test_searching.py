@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rag_core import registry
 from rag_core.app.commands import ingest
 from rag_core.app.searching import Searcher, search
 from rag_core.app.settings import Asked
@@ -41,8 +42,11 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The name of a reranker that does not answer before the test ends."""
     load_plugins()
     monkeypatch.setattr(RERANKERS, "_specs", dict(RERANKERS._specs))
-    RERANKERS.add(Spec("stuck", "stuck", "cpu", 0, f"{__name__}:load_stuck"))
-    monkeypatch.setattr("rag_core.registry.load_attribute", lambda path: load_stuck)
+    RERANKERS.add(Spec("stuck", "stuck", "cpu", 0, "here:stuck", auto=False))
+    real = registry.load_attribute
+    monkeypatch.setattr(
+        registry, "load_attribute", lambda path: load_stuck if path == "here:stuck" else real(path)
+    )
     GO.clear()
     yield "stuck"
     GO.set()
@@ -132,5 +136,5 @@ def test_the_languages_of_the_documents_are_held_against_the_reranker(
 
 
 def test_another_provider_is_refused_before_anything_is_embedded(index: Path) -> None:
-    with pytest.raises(IdentityMismatchError, match="rag rebuild --index .* --provider fake-jina"):
+    with pytest.raises(IdentityMismatchError, match=r"rag rebuild --index .* --provider fake-jina"):
         Searcher(Asked(index, provider="fake-jina"))
