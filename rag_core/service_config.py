@@ -27,6 +27,7 @@
     fallback = ["noop"]                    # one, or a list, in order; optional
     mix = "scores"                         # or "ranks": fuse the reranker's order with the one before it
     timeout_s = 10                         # then the fused order stands, with a warning
+    template = "{title} ({date})\\n{text}"  # what the reranker reads; fields of the metadata
 
     [index]                                # how `rag ingest` builds one
     store = "flat"
@@ -72,6 +73,7 @@ TABLES: Mapping[str, Mapping[str, tuple[type, ...]]] = {
         "fallback": (str, list),
         "mix": (str,),
         "timeout_s": (int, float),
+        "template": (str,),
     },
     "index": {"store": (str,), "chunk_tokens": (int,), "overlap": (int,)},
     "search": {
@@ -102,7 +104,7 @@ class ServiceConfig:
         prices: ``provider:model`` -> USD for 1,000,000 tokens.
         rerankers: spec strings; the first is the reranker, the others its fallback; empty where the file
             names none.
-        rerank: ``mix`` and ``timeout_s`` of ``[rerank]``, where they stand.
+        rerank: ``mix``, ``timeout_s`` and ``template`` of ``[rerank]``, where they stand.
         index: ``[index]`` as it stands.
         search: ``[search]`` as it stands.
     """
@@ -163,7 +165,7 @@ def read_config(path: str | Path, *, needs_provider: bool = True) -> ServiceConf
         },
         prices=dict(found.get("prices", {})),
         rerankers=rerankers,
-        rerank={key: rerank[key] for key in ("mix", "timeout_s") if key in rerank},
+        rerank={key: rerank[key] for key in ("mix", "timeout_s", "template") if key in rerank},
         index=dict(found.get("index", {})),
         search=dict(found.get("search", {})),
     )

@@ -180,9 +180,8 @@ def serve_mcp(
     """Serve an index to a language model, over standard input and output."""
     from rag_core.app import searching, settings, showing
 
-    asked = settings.Asked(
-        index, config, provider, reranker, rerank=not no_rerank, rerank_timeout_s=rerank_timeout
-    )
+    options = {"rerank_timeout_s": rerank_timeout}
+    asked = settings.Asked(index, config, provider, reranker, rerank=not no_rerank, search=options)
     with showing.progress() as shown:
         server = searching.mcp_server(asked, tell, shown)
     searching.serve(server)

@@ -16,11 +16,10 @@ from rag_core.app.settings import Asked, read_settings, reranker_for, search_opt
 from rag_core.app.where import parse_where
 from rag_core.embedding import FIRST_TEXT
 from rag_core.errors import InvalidArgumentError, RagCoreError, StoreError
-from rag_core.index import Index, SearchResult
+from rag_core.index import SearchResult
 from rag_core.progress import Progress
 from rag_core.protocols import Reranker
 from rag_core.secrets import redact
-from rag_core.service_config import ServiceConfig
 
 __all__ = ["Searcher", "mcp_server", "search", "serve"]
 
@@ -47,12 +46,17 @@ class Searcher:
             InvalidArgumentError, UnknownNameError, ProviderUnavailableError: a setting or a name.
         """
         settings = read_settings(asked.config)
-        self._options = search_options(settings, **asked.search)
+        limits = () if rerank_timeout_s is None else (("rerank_timeout_s", rerank_timeout_s),)
+        self._options = dict(limits) | search_options(settings, **asked.search)
         self.service = service_for(settings, asked.provider, recorded(asked.index))
         self._lock = threading.Lock()
         try:
             self.index = open_index(asked.index, self.service)
-            self.reranker, self.warnings = _reranker(settings, asked, self.index, rerank_timeout_s)
+            self.reranker, self.warnings = (
+                reranker_for(settings, asked.reranker, lambda: languages_of(self.index.documents.values()))
+                if asked.rerank
+                else (None, [])
+            )
         except BaseException:
             self.service.close()
             raise
@@ -60,7 +64,7 @@ class Searcher:
     def warmup(self, progress: Progress | None, say: Say) -> None:
         """Load the models and make their first calls. An embedder that does not answer is no error: the index
         answers by words alone and says so; a reranker that does not load is told and tried again."""
-        for model in (self.index.embedder, getattr(self.reranker, "reranker", self.reranker)):
+        for model in (self.index.embedder, self.reranker):
             try:
                 if (warm := getattr(model, "warmup", None)) is not None:
                     warm(progress)
@@ -147,13 +151,3 @@ def _stdout_to_stderr() -> Iterator[None]:
 
 def _unopened(*args: Any) -> SearchResult:
     raise StoreError("the index is not open")
-
-
-def _reranker(
-    settings: ServiceConfig, asked: Asked, index: Index, default_limit_s: float | None
-) -> tuple[Reranker | None, list[str]]:
-    if not asked.rerank:
-        return None, []
-    limits = (asked.rerank_timeout_s, settings.rerank.get("timeout_s"), default_limit_s)
-    limit_s = next((limit for limit in limits if limit is not None), None)
-    return reranker_for(settings, asked.reranker, limit_s, lambda: languages_of(index.documents.values()))

@@ -20,7 +20,6 @@ from rag_core.protocols import EmbedProvider, Reranker
 from rag_core.registry import EMBEDDERS, RERANKERS, load_plugins
 from rag_core.service import EmbeddingService, ServiceBuilder
 from rag_core.service_config import ServiceConfig, read_config
-from rag_core.timelimit import TimeLimitedReranker
 
 __all__ = [
     "Asked",
@@ -53,7 +52,6 @@ class Asked:
     prune: bool = False
     max_usd: float | None = None
     rerank: bool = True
-    rerank_timeout_s: float | None = None
     search: dict[str, Any] = field(default_factory=dict)
 
 
@@ -141,7 +139,6 @@ def recorded_chain(folder: Path, identity: Callable[[], Fingerprint]) -> list[st
 def reranker_for(
     settings: ServiceConfig,
     name: str,
-    limit_s: float | None = None,
     corpus: Callable[[], Sequence[str]] = tuple,
 ) -> tuple[Reranker | None, list[str]]:
     """The reranker to use, loaded at its first call, and what the user should know about it.
@@ -150,7 +147,6 @@ def reranker_for(
     named; None where there is nothing but the passthrough.
 
     Args:
-        limit_s: seconds after which the fused order stands; None for no limit.
         corpus: gives the languages of the documents; asked where the reranker is not made for all.
 
     Raises:
@@ -164,15 +160,13 @@ def reranker_for(
     specs = RERANKERS.find(SpecString.parse(names[0]).name)
     made_for = specs[0].languages
     warnings = _language_warnings(names[0], made_for, corpus()) if made_for else []
-    return reranker if limit_s is None else TimeLimitedReranker(reranker, float(limit_s)), warnings
+    return reranker, warnings
 
 
 def search_options(settings: ServiceConfig, **given: Any) -> dict[str, Any]:
     """Arguments of :meth:`rag_core.index.Index.hybrid_search`: those given that are not None, else the
     file's, else nothing, so that the library's own defaults hold."""
-    from_file = dict(settings.search)
-    if "mix" in settings.rerank:
-        from_file["rerank_mix"] = settings.rerank["mix"]
+    from_file = settings.search | {f"rerank_{name}": value for name, value in settings.rerank.items()}
     return from_file | {name: value for name, value in given.items() if value is not None}
 
 

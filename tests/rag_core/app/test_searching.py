@@ -71,27 +71,27 @@ def index(built: Path, tmp_path: Path) -> Path:
 
 
 def test_a_late_reranker_leaves_the_fused_order(index: Path, stuck: str) -> None:
-    asked = Asked(index, reranker=stuck, rerank_timeout_s=0.05)
+    asked = Asked(index, reranker=stuck, search={"rerank_timeout_s": 0.05})
     found = search("ferry island", [], asked)
     plain = search("ferry island", [], Asked(index, rerank=False))
     assert [hit.document.doc_id for hit in found] == [hit.document.doc_id for hit in plain]
     assert found[0].source == "hybrid"
-    assert any("took longer than 0.05 s" in warning for warning in found.warnings)
+    assert any("longer than its limit of 0.05 s" in warning for warning in found.warnings)
 
 
-def test_the_limit_of_the_option_the_file_and_the_caller(index: Path) -> None:
-    def limit_s(default: float | None = None, **options: Any) -> Any:
-        searcher = Searcher(Asked(index, reranker="fake-overlap", **options), default)
+def test_the_limit_of_the_option_the_file_and_the_caller(index: Path, stuck: str) -> None:
+    def told(default: float | None = None, **options: Any) -> str:
+        searcher = Searcher(Asked(index, reranker=stuck, search=options), default)
+        found = searcher("ferry island")
         searcher.close()
-        return getattr(searcher.reranker, "limit_s", None)
+        return found.warnings[-1]
 
-    assert limit_s() is None
-    assert limit_s(10.0) == 10.0
-    Path("rag.toml").write_text("[rerank]\ntimeout_s = 3\n")
-    assert limit_s(10.0) == 3
-    assert limit_s(10.0, rerank_timeout_s=2.0) == 2.0
-    with pytest.raises(InvalidArgumentError, match="rerank timeout is 0"):
-        limit_s(rerank_timeout_s=0.0)
+    assert "limit of 0.03 s" in told(0.03)
+    Path("rag.toml").write_text("[rerank]\ntimeout_s = 0.02\n")
+    assert "limit of 0.02 s" in told(0.03)
+    assert "limit of 0.01 s" in told(0.03, rerank_timeout_s=0.01)
+    with pytest.raises(InvalidArgumentError, match="rerank_timeout_s is 0"):
+        told(rerank_timeout_s=0)
 
 
 def test_a_new_version_of_the_index_is_seen(index: Path, documents: Path) -> None:

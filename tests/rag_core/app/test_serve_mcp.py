@@ -91,7 +91,7 @@ def test_a_late_reranker_leaves_the_fused_order_and_a_warning(
     _, late, busy, plain = converse(rag, arguments, env, query, query, {**query, "rerank": False})
     fused = [hit["id"] for hit in plain.structured_content["hits"]]
     assert plain.structured_content["warnings"] == []
-    for answer, said in ((late, "longer than 0.3 s"), (busy, "longer than 0.3 s")):
+    for answer, said in ((late, "limit of 0.3 s"), (busy, "limit of 0.3 s")):
         found = answer.structured_content
         assert [hit["id"] for hit in found["hits"]] == fused
         assert {hit["source"] for hit in found["hits"]} == {"hybrid"}
