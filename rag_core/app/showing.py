@@ -126,7 +126,8 @@ def result_lines(result: SearchResult) -> list[str]:
     for rank, hit in enumerate(result.hits, 1):
         metadata = hit.document.metadata
         file, section = (str(metadata.get(name) or "") for name in ("source", "section"))
-        places = [hit.document.title, file or hit.document.doc_id, section]
+        title = "" if section.startswith(hit.document.title) else hit.document.title  # a heading, already
+        places = [title, file or hit.document.doc_id, section]
         place = " · ".join(dict.fromkeys(_printable(part) for part in places if part))
         lines.append(f"{rank:>2}  {hit.score:.4f}  {hit.source}  {place}")
         lines += wrapped(hit.document.text, "    ", LINES)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from rag_core.app import cli
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -19,8 +22,8 @@ def environment(**variables: str) -> dict[str, str]:
     return {**kept, **plain, **variables}
 
 
-class Rag:
-    """``rag(*arguments, cwd=None, **variables)`` runs the command to its end."""
+class RagProcess:
+    """``rag_process(*arguments, cwd=None, **variables)`` runs the command to its end in a process."""
 
     command = (sys.executable, "-c", "from rag_core.app.cli import main; main()")
     environment = staticmethod(environment)
@@ -33,8 +36,29 @@ class Rag:
 
 
 @pytest.fixture(scope="session")
-def rag() -> Rag:
-    return Rag()
+def rag_process() -> RagProcess:
+    return RagProcess()
+
+
+@pytest.fixture
+def rag(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """``rag(*arguments)`` runs the command to its end in this process, in ``tmp_path``."""
+    for variable in set(os.environ) - set(environment()):
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("CI", "true")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["rag", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        return subprocess.CompletedProcess(sys.argv, int(ended.value.code or 0), out, err)
+
+    return run
 
 
 def write_documents(folder: Path) -> Path:
@@ -60,10 +84,10 @@ def documents(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory, rag: Rag) -> Path:
+def built(tmp_path_factory: pytest.TempPathFactory, rag_process: RagProcess) -> Path:
     """An index of :func:`write_documents` with the fake provider; not to be changed."""
     folder = tmp_path_factory.mktemp("rag")
     source, index = write_documents(folder / "documents"), folder / "index"
-    done = rag("ingest", source, "--index", index, "--provider", "fake")
+    done = rag_process("ingest", source, "--index", index, "--provider", "fake")
     assert done.returncode == 0, done.stderr
     return index
