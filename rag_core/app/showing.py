@@ -147,16 +147,23 @@ def report_lines(report: IngestReport) -> list[str]:
     return lines + _listed("chunk without a vector, to be tried again by the next ingest", report.failed)
 
 
-def stats_lines(stats: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """``name  value`` a line; tables inside are indented by their name."""
-    lines = []
+def stats_lines(stats: Mapping[str, Any]) -> list[str]:
+    """``name  value`` a line; a name inside a table follows the table's."""
+    rows = _flat(stats)
+    width = max((len(name) for name, _ in rows), default=0)
+    return [f"{name:<{width}}  {value}" for name, value in rows]
+
+
+def _flat(stats: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    rows = []
     for name, value in stats.items():
         if isinstance(value, Mapping):
-            lines += stats_lines(value, f"{prefix}{name}.")
+            rows += _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, (list, tuple)):
+            rows.append((prefix + name, ", ".join(map(str, value))))
         else:
-            listed = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
-            lines.append(f"{prefix + name:<24} {f'{value:,}' if type(value) is int else listed}")
-    return lines
+            rows.append((prefix + name, f"{value:,}" if type(value) is int else str(value)))
+    return rows
 
 
 def _listed(what: str, reasons: Mapping[str, str], most: int = 5) -> list[str]:

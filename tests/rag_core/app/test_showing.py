@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 
 import pytest
 
@@ -101,6 +102,21 @@ def test_a_log_gets_a_line_a_tenth_and_hears_the_providers(capsys: pytest.Captur
     assert lines[-1] == "load: 1 of 2"
     tell("load", 2, 2)
     assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_gets_bars(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("CI", raising=False)
+    with progress() as shown:
+        shown("load", 1, 2)
+        shown("embed", 1, 0)
+        shown("embed", 3, 5)
+        shown("load", 2, 2)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "2/2" in err
+    assert "load" in err
 
 
 def test_a_stage_that_starts_again_is_told_again(capsys: pytest.CaptureFixture[str]) -> None:
