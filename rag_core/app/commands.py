@@ -51,11 +51,14 @@ def ingest(source: Path, asked: Asked, say: Say, progress: Progress) -> IngestRe
             _estimate(index.plan(source, **reading).texts, service, say)
         return index.ingest(source, progress=progress, **reading)
 
+    begun: list[EmbedProvider] = []
+
     def build(embedder: EmbedProvider) -> IngestReport:
-        if Index.is_index(asked.index):  # by the provider before, which failed on the way
+        if begun:  # by the provider before, which failed on the way
             shutil.rmtree(asked.index)
         store = asked.store or settings.index.get("store", DEFAULT_STORE)
         with closing(Index.create(asked.index, embedder, store=store)) as index:
+            begun.append(embedder)
             record_chain(asked.index, chain)
             return bring(index, embedder)
 
