@@ -17,7 +17,7 @@ from itertools import groupby, pairwise
 
 from rag_core.analysis import UNSPACED
 from rag_core.errors import InvalidArgumentError
-from rag_core.source import Source
+from rag_core.source import Block, Source
 from rag_core.types import Document
 
 __all__ = ["OVERSIZE", "check_limits", "chunk"]
@@ -72,7 +72,7 @@ def chunk(
 ) -> list[Document]:
     """Cut ``source`` into documents, in reading order.
 
-    Every word of the source is in a chunk. No chunk has more than ``max_tokens``, title included, but for a
+    Every word of the blocks is in a chunk. No chunk has more than ``max_tokens``, title included, but for a
     single word that is longer; its metadata tell its tokens under :data:`OVERSIZE`. The same source gives the
     same chunks.
 
@@ -115,13 +115,14 @@ def chunk(
             if tokens > max_tokens:
                 metadata[OVERSIZE] = tokens
             documents.append(Document(doc_id, body, title, {**metadata, **source.metadata}))
-    if not documents and source.title.strip():  # a title alone can be found as well
-        digest = hashlib.blake2b(source.title.encode("utf-8", "replace"), digest_size=6).hexdigest()
-        metadata = {"source": source.name, "section": "", "chunk": 0}
-        documents.append(
-            Document(f"{source.name}#{digest}", "", source.title, {**metadata, **source.metadata})
-        )
-    return documents
+    if documents or not source.title.strip():
+        return documents
+    if title != " ".join(source.title.split()):  # a long title alone is a text
+        whole = Source(source.name, "", (Block(source.title),), source.metadata)
+        return chunk(whole, max_tokens=max_tokens, overlap=overlap, count_tokens=count_tokens)
+    digest = hashlib.blake2b(title.encode("utf-8", "replace"), digest_size=6).hexdigest()
+    metadata = {"source": source.name, "section": "", "chunk": 0}
+    return [Document(f"{source.name}#{digest}", "", title, {**metadata, **source.metadata})]
 
 
 def _fitted(title: str, limit: int, count_tokens: CountTokens) -> str:

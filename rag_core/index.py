@@ -23,8 +23,8 @@ from rag_core.errors import InvalidArgumentError, StoreError
 from rag_core.index_change import delete_rows, ingest_documents, plan_documents, rebuild_rows
 from rag_core.index_files import disk_errors, writing
 from rag_core.index_journal import Journal
-from rag_core.index_report import IngestPlan, IngestReport
 from rag_core.index_open import OpenIndex
+from rag_core.index_report import IngestPlan, IngestReport
 from rag_core.index_search import Hit, SearchResult
 from rag_core.index_sources import given_documents
 from rag_core.index_write import first_version, new_name

@@ -28,7 +28,8 @@ MANIFEST = "index.json"
 LOCK = "writer.lock"
 #: Parts of an index, each a folder of versions of which the manifest names those in use.
 VERSIONED = ("generations", "texts", "vectors")
-FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+#: None: numpy, when fewer bytes were written than it asked for.
+FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, None)
 
 
 @dataclass(frozen=True, slots=True)
