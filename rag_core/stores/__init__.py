@@ -46,6 +46,12 @@ STORES: Mapping[str, StoreSpec] = {
         "lancedb",
         "lancedb",
     ),
+    "surrealdb": StoreSpec(
+        "rag_core.stores.surrealdb:SurrealStore",
+        "graph and vectors in one query, exact or HNSW, embedded or on a server",
+        "surrealdb",
+        "surrealdb",
+    ),
 }
 
 

@@ -235,6 +235,69 @@ def test_o34_killed_at_any_moment_it_opens_with_whole_batches(name: str, tmp_pat
     store.close()
 
 
+FULL = """
+import resource, sys, numpy as np
+from pathlib import Path
+from rag_core.errors import StoreError
+from rag_core.stores import open_store
+store = open_store(sys.argv[1], Path(sys.argv[2]))
+rows = np.random.default_rng(3).standard_normal((4000, 64)).astype(np.float32)
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+try:
+    store.upsert([f"d{i}" for i in range(4000)], rows)
+except StoreError as error:
+    print(error)
+"""
+
+
+def test_o34_no_room_left_is_one_error_and_the_old_rows_stay(name: str, tmp_path: Path) -> None:
+    """O32, O34: a write that does not fit (here: a limit on the size of a file) changes nothing."""
+    rows = KIT.vectors(5, 64)
+    store = create_store(name, tmp_path / "s", identity(64))
+    store.upsert([f"d{i}" for i in range(5)], rows)
+    store.close()
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, name, str(tmp_path / "s")],
+        capture_output=True, text=True, env=_environment(), timeout=120,
+    )  # fmt: skip
+    assert "could not write" in done.stdout, done.stderr
+    store = open_store(name, tmp_path / "s")
+    assert store.count() == 5
+    assert [store.search(row, 1).doc_ids[0] for row in rows] == [f"d{i}" for i in range(5)]
+    store.upsert(["more"], rows[:1])
+    assert store.count() == 6
+    store.close()
+
+
+def test_small_commits_are_joined(tmp_path: Path) -> None:
+    """A row at a time: the table stays a few files, and loses nothing."""
+    rows = KIT.vectors(120, 8)
+    store = create_store("lancedb", tmp_path / "s", identity(8))
+    for i, row in enumerate(rows):
+        store.upsert([f"d{i}"], row[None])
+    assert store._table.stats()["fragment_stats"]["num_fragments"] < 60
+    expected = oracle_ranking([f"d{i}" for i in range(120)], rows, rows[0], 120)
+    assert store.search(rows[0], 120).doc_ids == expected.doc_ids
+    store.close()
+
+
+def test_what_an_index_lacks_is_found_and_then_taken_in(tmp_path: Path) -> None:
+    """O32: rows after the index was built are found at once; many of them bring it up to date."""
+    rows = clustered(1500, 32)
+    store = create_store("lancedb?index=hnsw_sq", tmp_path / "s", identity(32))
+    store.upsert([f"d{i}" for i in range(1000)], rows[:1000])
+    store.upsert(["late"], rows[1400:1401])
+    assert store._table.index_stats("vector_idx").num_unindexed_rows == 1
+    assert store.search(rows[1400], 1).doc_ids == ("late",)
+    store.close()
+    store = open_store("lancedb", tmp_path / "s")
+    assert store._index == "hnsw_sq"
+    store.upsert([f"d{i}" for i in range(1000, 1300)], rows[1000:1300])
+    assert store._table.index_stats("vector_idx").num_unindexed_rows == 0
+    assert store.search(rows[1200], 1).doc_ids == ("d1200",)
+    store.close()
+
+
 def _search_in_child(store: Any, vector: np.ndarray, answers: Any) -> None:
     answers.put(store.search(vector, 1).doc_ids)
 
