@@ -67,17 +67,19 @@ def tags_of(document: Document) -> Tags:
     """The digests of ``document``.
 
     Raises:
-        InvalidArgumentError: its metadata are not plain JSON values, or its id is empty.
+        InvalidArgumentError: its metadata are not plain JSON values, or its id is no text.
     """
     if not isinstance(document.doc_id, str) or not document.doc_id:
         raise InvalidArgumentError(f"document id {document.doc_id!r} is not a non-empty string")
+    metadata = dict(document.metadata)
     try:
-        content = json.dumps(
-            [document.title, document.text, dict(document.metadata)], sort_keys=True, allow_nan=False
-        )
+        # a lone surrogate may stand in a text, but not where stores look things up
+        document.doc_id.encode()
+        json.dumps(metadata, ensure_ascii=False).encode()
+        content = json.dumps([document.title, document.text, metadata], sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(
-            f"document {document.doc_id!r}: its metadata are not plain JSON values: {error}"
+            f"document {document.doc_id!r}: its id or metadata are not plain JSON values: {error}"
         ) from error
     return Tags(_digest(content), _digest(json.dumps(document.indexed_text)))
 

@@ -59,6 +59,9 @@ def read_folder(path: str | Path, *, on_skip: OnSkip) -> Iterator[Source]:
         raise InvalidArgumentError(f"{root} does not exist; accepted: a folder or a file to read")
     for file in [root] if root.is_file() else _files(root, on_skip):
         name = file.name if root.is_file() else file.relative_to(root).as_posix()
+        if not _is_text(name):
+            on_skip(ascii(name), "its name is not UTF-8")
+            continue
         suffix = file.suffix.lower()
         if suffix not in SUFFIXES:
             on_skip(name, f"files of type {suffix or 'none'} are not read; accepted: {', '.join(SUFFIXES)}")
@@ -97,6 +100,14 @@ def _files(root: Path, on_skip: OnSkip) -> Iterator[Path]:
             yield file
         else:
             on_skip(file.relative_to(root).as_posix(), "is not a regular file, or a link to nothing")
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def decoded(data: bytes) -> str:

@@ -312,6 +312,8 @@ def test_bad_input_changes_nothing(index: Index) -> None:
         ([Document("x", "x", "", {"a": {1, 2}})], "not plain JSON"),
         ([Document("x", "x", "", {"a": float("nan")})], "not plain JSON"),
         ([Document("", "x")], "not a non-empty string"),
+        ([Document("\ud800", "x")], "not plain JSON"),
+        ([Document("x", "x", "", {"a": "\ud800"})], "not plain JSON"),
     ):
         with pytest.raises(InvalidArgumentError, match=message):
             index.ingest([Document("new", "new"), *documents])

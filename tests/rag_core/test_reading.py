@@ -183,10 +183,11 @@ def test_what_is_not_read_is_told(tmp_path: Path) -> None:
     (tmp_path / "x.docx").write_bytes(b"PK")
     (tmp_path / "empty.md").write_text(" \n")
     (tmp_path / "bin.txt").write_bytes(bytes(range(256)))
+    (tmp_path / os.fsdecode(b"caf\xe9.txt")).write_text("a name in latin-1")
     os.symlink(tmp_path / "nowhere", tmp_path / "gone.txt")
     sources, skipped = read(tmp_path)
     assert list(sources) == ["sub/a.txt"]
-    assert set(skipped) == {"x.docx", "empty.md", "bin.txt", "gone.txt"}
+    assert set(skipped) == {"x.docx", "empty.md", "bin.txt", "gone.txt", "'caf\\udce9.txt'"}
     assert "accepted: .htm, .html" in skipped["x.docx"]
     assert "binary" in skipped["bin.txt"]
     assert [one.name for one in read_folder(tmp_path / "sub" / "a.txt", on_skip=print)] == ["a.txt"]
