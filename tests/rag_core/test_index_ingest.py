@@ -23,7 +23,7 @@ from rag_core.errors import (
 from rag_core.index import Index
 from rag_core.index_files import Manifest
 from rag_core.index_report import IngestReport
-from rag_core.stores import STORES
+from rag_core.stores import STORES, StoreSpec
 
 FERRY = Document("ferry", "The ferry leaves the old port at nine.", "Ferry", {"kind": "transport"})
 BUS = Document("bus", "The night bus leaves the port at one.", "Bus", {"kind": "transport"})
@@ -367,7 +367,7 @@ def test_a_store_that_changes_under_its_readers(
     tmp_path: Path, embedder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader of the version before still finds in both legs what that version held."""
-    monkeypatch.setitem(STORES, "plain", f"{__name__}:Plain")  # type: ignore[arg-type]
+    monkeypatch.setitem(STORES, "plain", StoreSpec(f"{__name__}:Plain", ""))  # type: ignore[arg-type]
     monkeypatch.setattr("rag_core.stores.load_attribute", lambda target: Plain)
     index = Index.create(tmp_path / "i", embedder, store="plain")
     index.ingest([FERRY, BUS, TAX])
