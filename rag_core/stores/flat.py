@@ -36,6 +36,9 @@ KEPT_MASKS = 256
 class FlatStore:
     """Vectors in one matrix, searched row by row; exact, and the fastest choice up to about 100,000 rows."""
 
+    #: An open store keeps its own rows, whatever other processes write.
+    is_snapshot = True
+
     def __init__(self, path: Path, identity: Fingerprint, generation: int) -> None:
         self.path = path
         self._identity = identity
@@ -98,6 +101,11 @@ class FlatStore:
     def count(self) -> int:
         """Rows stored."""
         return len(self._ids)
+
+    def vectors_of(self, ids: Sequence[str]) -> Vectors:
+        """The stored rows of ``ids``, float32 ``(n, dim)``. KeyError where one is unknown."""
+        self._check_open()
+        return np.asarray(self._vectors[[self._row_of[doc_id] for doc_id in ids]], np.float32)
 
     def upsert(
         self, ids: Sequence[str], vectors: Vectors, metadata: Sequence[Mapping[str, Any]] | None = None
