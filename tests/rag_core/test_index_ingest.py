@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,14 @@ from rag_core.stores import STORES
 FERRY = Document("ferry", "The ferry leaves the old port at nine.", "Ferry", {"kind": "transport"})
 BUS = Document("bus", "The night bus leaves the port at one.", "Bus", {"kind": "transport"})
 TAX = Document("tax", "Property tax is due in May.", "Tax", {"kind": "money"})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_flushing() -> Iterator[None]:
+    """Flushing guards against power cuts, which no test makes; it is most of the time of a small write."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture
