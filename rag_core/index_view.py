@@ -63,6 +63,23 @@ class StoreView:
                 return Ranking.from_scores(kept, k)
             asked = 2 * asked  # more rows of other versions than there were on opening
 
+    def key_of(self, doc_id: str) -> str:
+        """The id of a document's row in the store itself, for what a store can do beyond searching.
+
+        It changes with the document. KeyError where this version has no such row.
+        """
+        row = self._table.find(doc_id)
+        if row < 0 or self._table.rows["state"][row] != LIVE:
+            raise KeyError(doc_id)
+        return self._table.key(row)
+
+    def doc_id_of(self, key: str) -> str:
+        """The document of a row of the store; KeyError where it belongs to another version."""
+        row = self._table.row_of_key(key)
+        if row < 0:
+            raise KeyError(key)
+        return self._table.ids[row]
+
     def upsert(
         self, ids: Sequence[str], vectors: Vectors, metadata: Sequence[Mapping[str, Any]] | None = None
     ) -> None:

@@ -34,8 +34,8 @@ __all__ = ["Change", "commit", "first_version", "new_name", "recover"]
 
 INTENT = "intent.json"
 STALE = "stale.json"
-#: Rows handed to a store at once, so that the memory in use stays bounded.
-SLICE = 1 << 16
+#: Rows handed to a store at once: a snapshot writes all it has each time, a database keeps a call in memory.
+SLICE_OF_SNAPSHOT, SLICE = 1 << 16, 1 << 13
 #: Texts are rewritten where less than this share of a file is in use, and all but the largest file when
 #: there are more than this.
 USED_SHARE = 0.5
@@ -211,13 +211,14 @@ def _fill(
     add = [table.key(row) for row in rows]
     intent = json.dumps({"vectors": change.vectors, "keys": [*add, *dead]})
     write_whole(folder / INTENT, intent.encode("utf-8", "surrogatepass"))
-    for start in range(0, len(rows), SLICE):
-        part = rows[start : start + SLICE]
+    size = SLICE_OF_SNAPSHOT if is_snapshot(store) else SLICE
+    for start in range(0, len(rows), size):
+        part = rows[start : start + size]
         tags = [table.rows["text"][row].tobytes() for row in part]
         metadata = [document.metadata for document in texts.all(part)]
-        store.upsert(add[start : start + SLICE], journal.fetch(tags), metadata)
+        store.upsert(add[start : start + size], journal.fetch(tags), metadata)
         if progress is not None:
-            progress("store", min(start + SLICE, len(rows)), len(rows))
+            progress("store", min(start + size, len(rows)), len(rows))
 
 
 def recover(folder: Path, version: Version, store: VectorStore) -> None:

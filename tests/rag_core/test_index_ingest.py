@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rag_core import Document
+from rag_core import Document, stores
 from rag_core.errors import (
     IdentityMismatchError,
     InvalidArgumentError,
@@ -28,6 +29,14 @@ from rag_core.stores import STORES, StoreSpec
 FERRY = Document("ferry", "The ferry leaves the old port at nine.", "Ferry", {"kind": "transport"})
 BUS = Document("bus", "The night bus leaves the port at one.", "Bus", {"kind": "transport"})
 TAX = Document("tax", "Property tax is due in May.", "Tax", {"kind": "money"})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_flushing() -> Iterator[None]:
+    """Flushing guards against power cuts, which no test makes; it is most of the time of a small write."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture
@@ -338,6 +347,10 @@ def test_stats_are_plain(index: Index) -> None:
     assert stats["size_bytes"] > 1000
 
 
+def query_of(embedder: Any) -> Any:
+    return embedder.embed(["q"], role="query")[0]
+
+
 class Plain:
     """A store that is no snapshot and offers nothing beyond the protocol, over ``flat``."""
 
@@ -367,16 +380,25 @@ def test_a_store_that_changes_under_its_readers(
     tmp_path: Path, embedder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader of the version before still finds in both legs what that version held."""
-    monkeypatch.setitem(STORES, "plain", StoreSpec(f"{__name__}:Plain", ""))  # type: ignore[arg-type]
-    monkeypatch.setattr("rag_core.stores.load_attribute", lambda target: Plain)
+    monkeypatch.setitem(STORES, "plain", StoreSpec("elsewhere:Plain", "for this test"))  # type: ignore[index]
+    real = stores.load_attribute
+    monkeypatch.setattr(stores, "load_attribute", lambda t: Plain if t == "elsewhere:Plain" else real(t))
     index = Index.create(tmp_path / "i", embedder, store="plain")
     index.ingest([FERRY, BUS, TAX])
     raw = index.store.store
+    key = index.store.key_of("ferry")
+    assert raw.search(query_of(embedder), 10, None).doc_ids.count(key) == 1
+    assert index.store.doc_id_of(key) == "ferry"
     shown = index._version
     index.ingest([Document("ferry", "A zeppelin instead.")])
     assert index.store.store is raw  # one handle, as servers and locked files want it
     assert raw.count() == 4
-    query = embedder.embed(["q"], role="query")[0]
+    query = query_of(embedder)
+    assert index.store.key_of("ferry") != key
+    with pytest.raises(KeyError):
+        index.store.doc_id_of(key)
+    with pytest.raises(KeyError):
+        index.store.key_of("unknown")
     assert set(shown.store.search(query, 3).doc_ids) == {"ferry", "bus", "tax"}
     assert index.store.count() == len(index.store.search(query, 10)) == 3
     index.delete(["bus"])

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,14 @@ import pytest
 from rag_core import Document, get_embedder, get_reranker
 from rag_core.errors import IdentityMismatchError, InvalidArgumentError
 from rag_core.index import Index
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_flushing() -> Iterator[None]:
+    """Flushing guards against power cuts, which no test makes; it is most of the time of a small write."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 def make(path: Path, texts: dict[str, str], embedder: Any = None) -> Index:
