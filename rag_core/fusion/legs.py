@@ -115,6 +115,11 @@ def combine(points: Sequence[Mapping[str, float]], missing: Sequence[float]) -> 
     The terms are added in order of size: the order of the legs changes no bit, and because rounding keeps
     the order of sums whose terms are ordered, a document that is better in every leg never scores less.
     """
+    if len(points) == 2:  # the usual case, where one addition needs no order
+        (first, second), (no_first, no_second) = points, missing
+        both = {doc_id: value + second.get(doc_id, no_second) for doc_id, value in first.items()}
+        both |= {doc_id: no_first + value for doc_id, value in second.items() if doc_id not in first}
+        return Ranking.from_scores(both)
     scores: dict[str, float] = {}
     for found in points:
         for doc_id in found:
