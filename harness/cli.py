@@ -43,7 +43,13 @@ def main() -> None:
 @app.command()
 def run(
     provider: Annotated[Many, typer.Option(help="Spec string, for example e5-small@cpu; repeatable.")] = None,
-    data: Annotated[str, typer.Option(help="Name or folder of a data set.")] = "",
+    data: Annotated[
+        str, typer.Option(help="Name, folder or file of a data set; irds:ID or hf:OWNER/NAME.")
+    ] = "",
+    format: Annotated[
+        str,
+        typer.Option(help="Form of --data where it is not told: beir, tables, mteb, trec, locomo, squad."),
+    ] = "",
     corpus: Annotated[
         Path | None, typer.Option(help="Table of documents, with --queries and --qrels.")
     ] = None,
@@ -89,6 +95,10 @@ def run(
         from harness.command import files_as_data
 
         data = files_as_data(data, corpus, queries, qrels)
+    if format:
+        from harness.datasets import with_format
+
+        data = with_format(data, format)
     options = RunOptions(
         providers=tuple(provider or ()), rerankers=tuple(reranker or ()), stores=tuple(store or ("flat",)),
         pipelines=tuple(pipeline or ()), metrics=tuple(metric or ()), data=data, out=out, fresh=fresh,
@@ -207,13 +217,45 @@ def data_list() -> None:
 
 
 @data_app.command("check")
-def data_check(data: Annotated[str, typer.Argument(help="Name or folder of a data set.")]) -> None:
+def data_check(data: Annotated[str, typer.Argument(help="Name, folder or file of a data set.")]) -> None:
     """Look for mistakes in a data set: dangling judgements, duplicates, empty texts, leaks."""
     from harness.command import check_lines
 
     lines, errors = check_lines(data)
     print("\n".join(lines))
     raise typer.Exit(GATE_FAILED if errors else OK)
+
+
+@data_app.command("describe")
+def data_describe(
+    data: Annotated[str, typer.Argument(help="Name, folder or file of a data set.")],
+    as_json: Annotated[bool, typer.Option("--json", help="All figures as one JSON object.")] = False,
+    format: Annotated[str, typer.Option(help="Form of the data where it is not told.")] = "",
+) -> None:
+    """Sizes, lengths, languages, words shared with relevant documents, judgements, near-duplicates."""
+    import json
+
+    from harness.datasets import load_dataset, with_format
+    from harness.describe import describe, description_lines
+
+    facts = describe(load_dataset(with_format(data, format) if format else data))
+    print(json.dumps(facts, ensure_ascii=False, indent=1) if as_json else "\n".join(description_lines(facts)))
+
+
+@app.command("judge-run")
+def judge_run(
+    qrels: Annotated[
+        Path, typer.Option(help="Judgements of TREC's four columns, or query, document, grade.")
+    ],
+    run: Annotated[list[Path], typer.Option(help="Run of TREC's six columns; repeatable.")],
+    metric: Annotated[Many, typer.Option(help="For example ndcg@10; repeatable.")] = None,
+    format: Annotated[str, typer.Option(help="json (an object a line for each run) or tsv.")] = "json",
+    per_query: Annotated[bool, typer.Option("--per-query", help="Also the values of every query.")] = False,
+) -> None:
+    """Score run files made by any tool, as trec_eval -c does."""
+    from harness.judge_command import judge_lines
+
+    print("\n".join(judge_lines(qrels, run, metric or (), format, per_query)))
 
 
 @app.command()

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.config import DEFAULT_METRICS, PIPELINES, RunSpec
-from harness.datasets import list_datasets, load_dataset, table_paths
+from harness.datasets import list_datasets, load_dataset, split_format, table_paths
 from harness.progress import reporter, terminal_width, wrapped
 from harness.replaying import recorded_run
 from harness.results import ResultDocument, load_result
@@ -188,8 +188,11 @@ def _default_folder(spec: RunSpec) -> Path:
 
 def data_name(data: str) -> str:
     """The short name of a data set given by name, folder or files."""
-    first = Path(data.split(os.pathsep)[0])
-    return (first.resolve().parent if os.pathsep in data else first).name
+    _, rest = split_format(data)
+    first = Path(rest.split(os.pathsep)[0])
+    if os.pathsep in rest:
+        return first.resolve().parent.name
+    return first.stem if first.is_file() else first.name
 
 
 def provider_table() -> list[str]:

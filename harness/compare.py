@@ -51,8 +51,8 @@ ROUNDING = 1e-6
 #: Settings that move times only, and settings that move no figure at all.
 SPEED_SETTINGS = ("threads",)
 IDLE_SETTINGS = ("metrics", "warmup", "repeats", "min_samples", "seed")
-#: Parts of ``CellResult.settings`` that only describe: how often was timed, sizes.
-IDLE_CELL_SETTINGS = ("rounds", "bm25.n_documents", "bm25.n_empty", "bm25.n_terms")
+#: Parts of ``CellResult.settings`` that only describe: how often was timed, sizes, what a check found.
+IDLE_CELL_SETTINGS = ("rounds", "bm25.n_documents", "bm25.n_empty", "bm25.n_terms", "self_check", "replayed")
 MACHINE = ("cpu_model", "cpus_usable", "os", "architecture", "threads")
 
 
@@ -263,7 +263,8 @@ def _cell_mismatches(old: CellResult, new: CellResult) -> Iterator[Mismatch]:
     for name in ("fingerprint", "settings"):
         a, b = _flat(getattr(old, name) or {}), _flat(getattr(new, name) or {})
         # the digest follows from the other fields: it is named only where they are all equal
-        fields = [f for f in dict.fromkeys((*a, *b)) if f not in (*IDLE_CELL_SETTINGS, "digest")]
+        idle = {*IDLE_CELL_SETTINGS, "digest"}
+        fields = [f for f in dict.fromkeys((*a, *b)) if idle.isdisjoint((f, f.partition(".")[0]))]
         found = list(_differing(fields, a, b)) or list(_differing(("digest",), a, b))
         yield from (replace(m, field=f"{name} {m.field}") for m in found)
 

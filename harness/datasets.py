@@ -11,11 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from harness.formats import FORMATS, recognise
+from harness.formats import FORMATS, REMOTE, format_named, recognise
 from harness.formats.description import read_description
 from harness.formats.folders import Parts, read_parts
 from harness.formats.reading import DataError
-from rag_core.errors import UnknownNameError
+from rag_core.errors import InvalidArgumentError, UnknownNameError
 from rag_core.registry import nearest
 from rag_core.types import Document, Qrel, Query
 
@@ -23,11 +23,14 @@ __all__ = [
     "DataError",
     "Dataset",
     "DatasetInfo",
+    "absolute_data",
     "count_notes",
     "list_datasets",
     "load_dataset",
     "load_tables",
+    "split_format",
     "table_paths",
+    "with_format",
 ]
 
 #: Where a query searches when a data set says nothing: within its own value of this metadata field,
@@ -179,7 +182,9 @@ def load_dataset(name_or_path: str | Path) -> Dataset:
     """Read the shipped data set of that name, or the one at that path.
 
     A name wins over a folder of the same name in the current folder; write ``./name`` for the folder.
-    Three files joined as :func:`table_paths` joins them are read as :func:`load_tables` reads them.
+    A path may have the name of its form before it (``squad:train.json``), and sets of other places are
+    named ``irds:ID`` and ``hf:OWNER/NAME`` (see :data:`harness.formats.REMOTE`). Three files joined as
+    :func:`table_paths` joins them are read as :func:`load_tables` reads them.
 
     Raises:
         UnknownNameError: neither exists; says where it looked and which names are near.
@@ -189,12 +194,48 @@ def load_dataset(name_or_path: str | Path) -> Dataset:
     files = text.split(os.pathsep)
     if len(files) == 3 and not Path(text).exists():
         return load_tables(*files)
+    form, rest = split_format(text)
+    if form in REMOTE:
+        return _dataset(rest.rpartition("/")[2], text, REMOTE[form](rest))
     shipped = _shipped()
-    path = shipped.get(text) or Path(text).expanduser()
+    path = shipped.get(rest) or Path(rest).expanduser()
     if not path.exists():
         looked = ", ".join(str(folder) for folder in (Path.cwd(), *fixture_folders()))
         raise UnknownNameError(f"no data set {text!r}: looked in {looked}{nearest(text, shipped)}")
-    return _dataset(path.resolve().name, str(path), recognise(path).load(path))
+    reader = format_named(form) if form else recognise(path)
+    name = path.resolve().name if path.is_dir() else path.stem
+    return _dataset(name, f"{form}:{path}" if form else str(path), reader.load(path))
+
+
+def split_format(data: str) -> tuple[str, str]:
+    """What stands before the colon, if it names a form or another place and no file is called so."""
+    form, _, rest = data.partition(":")
+    named = form in REMOTE or any(form == known.name for known in FORMATS)
+    return (form, rest) if rest and named and not Path(data).exists() else ("", data)
+
+
+def with_format(data: str, form: str) -> str:
+    """``data`` with the name of its form before it, as :func:`load_dataset` takes it; absolute.
+
+    Raises:
+        UnknownNameError: no such form.
+        InvalidArgumentError: ``data`` is empty, or names its form already.
+    """
+    already = split_format(data)[0]
+    if not data or (already and already != form):
+        raise InvalidArgumentError(
+            f"--format {form} with --data {data!r}; accepted: a file or folder as --data"
+        )
+    return absolute_data(data if already else f"{form if form in REMOTE else format_named(form).name}:{data}")
+
+
+def absolute_data(data: str) -> str:
+    """A data set given as a path, for a process that may stand elsewhere; a name as it is."""
+    form, rest = split_format(data)
+    path = Path(rest).expanduser()
+    if form in REMOTE or not path.exists() or rest in _shipped():
+        return data
+    return f"{form}:{path.resolve()}" if form else str(path.resolve())
 
 
 def load_tables(corpus: str | Path, queries: str | Path, qrels: str | Path) -> Dataset:

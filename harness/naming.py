@@ -16,8 +16,8 @@ SAID = ("mlx", "nvidia")
 def provider_name(text: str, target: str = "") -> str:
     """``text``, a spec string, as short as a reader needs it: ``st:…/all-MiniLM-L6-v2``, ``minilm@mlx``.
 
-    A folder keeps its last part; names on a hub (``owner/name``) stay whole. What is no spec string is
-    given back.
+    A folder keeps its last part and an address loses its scheme; names on a hub (``owner/name``) stay whole.
+    What is no spec string is given back.
     """
     try:
         parsed = SpecString.parse(text)
@@ -31,6 +31,8 @@ def provider_name(text: str, target: str = "") -> str:
 
 
 def _cut(value: str) -> str:
+    if "://" in value:
+        return value.partition("://")[2].rstrip("/")
     is_path = value.startswith(("/", "./", "../", "~")) or value.count("/") > 1
     return f"…/{value.rstrip('/').rpartition('/')[2]}" if is_path else value
 

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
+from harness.naming import provider_name
 from harness.results import CellResult
 from harness.runner import Event
 
@@ -44,7 +45,8 @@ def wrapped(text: str) -> str:
 def cell_line(cell: CellResult) -> str:
     """One line about a finished cell."""
     key = cell.key
-    name = " ".join(part for part in (key.provider, key.target, key.pipeline, key.reranker) if part != "-")
+    names = (provider_name(key.provider), key.target, key.pipeline, provider_name(key.reranker))
+    name = " ".join(part for part in names if part != "-")
     if cell.status != "ok":
         return f"{cell.status:<7} {name}: {cell.reason}"
     first = next(iter(cell.metrics.items()), None)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.config import BASELINE, FREE_SETTINGS, RERANKED_PIPELINES, RunSpec
-from harness.datasets import Dataset, load_dataset
+from harness.datasets import Dataset, absolute_data, load_dataset
 from harness.environment import environment
 from harness.metrics import Metric, evaluated_queries
 from harness.processes import death_reason, measuring_process
@@ -32,7 +32,6 @@ from rag_core.stores import STORES
 __all__ = [
     "Event",
     "ResultConflictError",
-    "absolute_data",
     "changed_packages",
     "dataset_record",
     "now_utc",
@@ -368,8 +367,3 @@ def _run_job(
 def asdict_key(key: CellKey) -> dict[str, str]:
     """The seven fields of ``key``."""
     return {name: getattr(key, name) for name in CellKey.__slots__}
-
-
-def absolute_data(data: str) -> str:
-    """A data set given as a path, for a process that may stand elsewhere; a name as it is."""
-    return str(Path(data).resolve()) if Path(data).exists() else data

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.datasets import Dataset
+from harness.datasets import Dataset, absolute_data
 from harness.processes import death_reason, measuring_process
-from harness.runner import absolute_data
 from harness.sweep_agreement import judge_points, reference_of, vector_folder
 from harness.sweep_plan import SweepSpec, Variant
 from harness.sweep_result import Depth, Point, PoolResult, SweepDocument, VariantResult

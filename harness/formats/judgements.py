@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from harness.formats.reading import DataError, Row, csv_rows, read_lines, shown, tsv_rows
+from harness.formats.records import OBJECTS
 from rag_core.types import Qrel
 
 __all__ = ["collect", "read_judgements"]
@@ -46,6 +47,8 @@ def read_judgements(path: Path, notes: list[str]) -> tuple[Qrel, ...]:
         DataError: a row of another width, a grade that is not a whole number, a pair judged twice with
             different grades (both lines named).
     """
+    if path.suffix in OBJECTS:
+        return collect(path, _from_objects(path), notes)
     rows, width = _rows(path)
     if not rows:
         return ()
@@ -85,6 +88,23 @@ def collect(path: Path, judged: Iterable[tuple[int, str, str, str]], notes: list
     if repeated:
         notes.append(f"{path.name}: {repeated} judgements repeated with an equal grade, counted once")
     return tuple(Qrel(query_id, doc_id, grade) for (query_id, doc_id), (grade, _) in seen.items())
+
+
+def _from_objects(path: Path) -> Iterator[tuple[int, str, str, str]]:
+    """Judgements from JSON lines or Parquet: the fields are known by the names that a header may have."""
+    for line, values in OBJECTS[path.suffix](path):
+        found = []
+        for accepted in (QUERY_NAMES, DOCUMENT_NAMES, GRADE_NAMES):
+            name = next((name for name in accepted if name in values), None)
+            value = values.get(name) if name else None
+            if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+                raise DataError(
+                    path,
+                    line,
+                    f"no {accepted[0]} among {shown(values)}; accepted: query-id, corpus-id, score",
+                )
+            found.append(str(value))
+        yield line, found[0], found[1], found[2]
 
 
 def _rows(path: Path) -> tuple[list[Row], int]:

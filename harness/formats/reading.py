@@ -7,15 +7,27 @@ one outcome whatever the format.
 from __future__ import annotations
 
 import csv
+import importlib
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rag_core.errors import InvalidArgumentError
+from rag_core.errors import InvalidArgumentError, MissingExtraError
 
-__all__ = ["DataError", "Row", "csv_rows", "json_rows", "read_lines", "shown", "tsv_rows"]
+__all__ = [
+    "DataError",
+    "Row",
+    "csv_rows",
+    "json_rows",
+    "parquet_rows",
+    "read_json",
+    "read_lines",
+    "require",
+    "shown",
+    "tsv_rows",
+]
 
 #: A record and the number, from 1, of the line it starts on.
 Row = tuple[int, list[str]]
@@ -105,6 +117,57 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 path, number, f"{shown(value)} is not an object; accepted: one JSON object per line"
             )
         yield number, value
+
+
+def read_json(path: Path) -> Any:
+    """The value that a JSON file holds.
+
+    Raises:
+        DataError: it is not JSON (with line and column).
+    """
+    try:
+        return json.loads("\n".join(read_lines(path)), parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise DataError(
+            path, error.lineno, f"column {error.colno}: not JSON: {error.msg}; accepted: one JSON value"
+        ) from error
+    except ValueError as error:
+        raise DataError(path, None, f"not JSON: {error}") from error
+
+
+def parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of a Parquet file as objects, numbered from 1.
+
+    Raises:
+        MissingExtraError: pyarrow is not installed.
+        DataError: the file is not Parquet.
+    """
+    parquet = require("reading Parquet", "pyarrow.parquet", "parquet")
+    try:
+        # by ParquetFile: read_table would take the names of folders above ("lang=es") for columns
+        with parquet.ParquetFile(path) as file:
+            number = 0
+            for batch in file.iter_batches():
+                for values in batch.to_pylist():
+                    number += 1
+                    yield number, values
+    except (OSError, ValueError) as error:  # pyarrow's own errors are of these
+        raise DataError(path, None, f"cannot be read as Parquet: {error}") from error
+
+
+def require(what: str, module: str, extra: str) -> Any:
+    """Import an optional module.
+
+    Raises:
+        MissingExtraError: its package is not installed; the message carries the pip line.
+    """
+    package = module.partition(".")[0]
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name not in (package, module):
+            raise  # the package is there and something it needs is not: say that, not "missing extra"
+        raise MissingExtraError(what, package, extra) from error
 
 
 def _no_constant(name: str) -> NoReturn:

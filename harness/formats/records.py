@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.formats.reading import DataError, csv_rows, json_rows, shown, tsv_rows, without_surrogates
+from harness.formats.reading import (
+    DataError,
+    csv_rows,
+    json_rows,
+    parquet_rows,
+    shown,
+    tsv_rows,
+    without_surrogates,
+)
 from rag_core.types import Document, Query
 
-__all__ = ["read_documents", "read_queries"]
+__all__ = ["OBJECTS", "documents_from", "queries_from", "read_documents", "read_queries"]
+
+#: Files that hold one object a record, and what reads each.
+OBJECTS = {".jsonl": json_rows, ".parquet": parquet_rows}
 
 ID_NAMES = ("_id", "id", "doc_id", "doc-id", "docid", "corpus-id", "corpus_id", "query-id", "query_id", "qid")
 TEXT_NAMES = (
@@ -32,23 +43,51 @@ def read_documents(path: Path, notes: list[str]) -> tuple[Document, ...]:
         DataError: a record without a usable id, an id that stands twice (both lines named), a row of
             another width than the first.
     """
+    return _documents(path, _records(path, _rows(path), notes))
+
+
+def documents_from(
+    path: Path, rows: Iterable[tuple[int, dict[str, Any]]], notes: list[str]
+) -> tuple[Document, ...]:
+    """Documents from objects and their line numbers; ``path`` is for messages. Errors as in
+    :func:`read_documents`."""
+    return _documents(path, _records(path, _from_objects(path, rows), notes))
+
+
+def _documents(path: Path, records: Iterator[_Record]) -> tuple[Document, ...]:
     made: list[Document] = []
-    for _, doc_id, title, text, metadata in _unique(path, "document", _records(path, notes)):
+    for _, doc_id, title, text, metadata in _unique(path, "document", records):
         made.append(Document(doc_id, text, title, metadata))
     return tuple(made)
 
 
 def read_queries(path: Path, notes: list[str]) -> tuple[Query, ...]:
     """The queries of ``queries.jsonl``, ``.csv`` or ``.tsv``. Errors as in :func:`read_documents`."""
+    return _queries(path, _records(path, _rows(path), notes))
+
+
+def queries_from(
+    path: Path, rows: Iterable[tuple[int, dict[str, Any]]], notes: list[str]
+) -> tuple[Query, ...]:
+    """Queries from objects and their line numbers; ``path`` is for messages. Errors as in
+    :func:`read_documents`."""
+    return _queries(path, _records(path, _from_objects(path, rows), notes))
+
+
+def _queries(path: Path, records: Iterator[_Record]) -> tuple[Query, ...]:
     made: list[Query] = []
-    for _, query_id, title, text, metadata in _unique(path, "query", _records(path, notes)):
+    for _, query_id, title, text, metadata in _unique(path, "query", records):
         made.append(Query(query_id, text or title, metadata))
     return tuple(made)
 
 
-def _records(path: Path, notes: list[str]) -> Iterator[_Record]:
+def _rows(path: Path) -> Iterator[_Record]:
+    reader = OBJECTS.get(path.suffix)
+    return _from_objects(path, reader(path)) if reader else _from_table(path)
+
+
+def _records(path: Path, rows: Iterable[_Record], notes: list[str]) -> Iterator[_Record]:
     repaired = 0
-    rows = _from_json(path) if path.suffix == ".jsonl" else _from_table(path)
     for line, identifier, title, text, metadata in rows:
         if not identifier.strip():
             raise DataError(path, line, "the id is blank; accepted: a string that is not")
@@ -68,18 +107,20 @@ def _unique(path: Path, what: str, records: Iterator[_Record]) -> Iterator[_Reco
     lines: dict[str, int] = {}
     for record in records:
         line, identifier = record[:2]
-        first = lines.setdefault(identifier, line)
-        if first != line:
+        if identifier in lines:  # of forms without lines the number is 0; two records may share one
+            first = lines[identifier]
             raise DataError(
                 path,
                 line,
-                f"{what} id {shown(identifier)} stands already on line {first}; accepted: each id once",
+                f"{what} id {shown(identifier)} stands already{f' on line {first}' if first else ''}; "
+                "accepted: each id once",
             )
+        lines[identifier] = line
         yield record
 
 
-def _from_json(path: Path) -> Iterator[_Record]:
-    for line, values in json_rows(path):
+def _from_objects(path: Path, rows: Iterable[tuple[int, dict[str, Any]]]) -> Iterator[_Record]:
+    for line, values in rows:
         key = next((name for name in ID_NAMES if name in values), None)
         if key is None:
             raise DataError(path, line, f"no id among the fields {sorted(values)}; accepted: _id (or id)")

@@ -14,7 +14,7 @@ from harness.formats.judgements import collect
 from harness.formats.reading import DataError, read_lines, shown
 from rag_core.types import Qrel, Ranking, Run
 
-__all__ = ["read_qrels", "read_run", "write_run"]
+__all__ = ["has_trec_columns", "read_qrels", "read_run", "write_run"]
 
 
 def _rows(path: Path, least: int, accepted: str) -> Iterator[tuple[int, list[str]]]:
@@ -58,6 +58,18 @@ def read_run(path: Path) -> Run:
             )
         scores.setdefault(query_id, {})[doc_id] = score
     return Run(name, {query_id: Ranking.from_scores(found) for query_id, found in scores.items()})
+
+
+def has_trec_columns(path: Path) -> bool:
+    """Whether the first judgement of a file has TREC's four columns rather than query, document, grade.
+
+    Three columns by tabs may have blanks inside and are left to :func:`.judgements.read_judgements`.
+    """
+    if path.suffix in (".csv", ".jsonl", ".parquet"):
+        return False
+    lines = (line for line in read_lines(path) if line.strip() and not line.lstrip().startswith("#"))
+    first = next(lines, "")
+    return len(first.split()) >= 4 and first.strip().count("\t") != 2
 
 
 def read_qrels(path: Path) -> tuple[Qrel, ...]:

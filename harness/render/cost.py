@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from harness.cost import HOURS_PER_MONTH, Usage, break_even_queries, queries_per_month
+from harness.naming import provider_name
 from harness.render.format import MISSING, milliseconds, number, rate, seconds
 from harness.results import ResultDocument
 from harness.rows import Row
@@ -36,7 +37,10 @@ def usages(rows: Sequence[Row]) -> list[tuple[str, Usage]]:
             if used.requests > earlier.requests:
                 by_process[key.provider, key.target] = used
     return [
-        (name if kind == "embed" else f"reranker {name}", summed(list(by_process.values())))
+        (
+            provider_name(name) if kind == "embed" else f"reranker {provider_name(name)}",
+            summed(list(by_process.values())),
+        )
         for (kind, name, _), by_process in sorted(found.items())
     ]
 

@@ -155,6 +155,14 @@ def test_sizes_and_rounds_do_not_forbid_a_comparison(factory: Factory) -> None:
     assert compare(factory(), new).verdict == OK
 
 
+def test_what_a_check_measured_is_no_setting(factory: Factory) -> None:
+    old, new = factory(), factory()
+    cell(old).settings["self_check"] = {"min_cosine": 0.99999, "least": 0.999, "passed": True}
+    cell(new).settings["self_check"] = {"min_cosine": 0.99998, "least": 0.999, "passed": True}
+    cell(new).settings["replayed"] = ["embed"]
+    assert compare(old, new).verdict == OK
+
+
 def test_cells_in_one_result_only_are_listed(factory: Factory) -> None:
     old, new = factory(), factory()
     del new.cells[0]

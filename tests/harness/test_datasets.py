@@ -223,7 +223,9 @@ def test_unknown_name_says_where_it_looked_and_what_is_near():
 
 def test_a_folder_that_is_no_data_set_says_what_is_recognised(tmp_path):
     write(tmp_path / "x/readme.txt", "")
-    with pytest.raises(DataError, match=r"found readme.txt; accepted: corpus.jsonl, .*\(beir\); corpus.csv"):
+    with pytest.raises(
+        DataError, match=r"found readme.txt; accepted: .*corpus.jsonl, .*\(beir\); corpus.csv.*\(squad\)"
+    ):
         load_dataset(tmp_path / "x")
     with pytest.raises(DataError, match="found a file"):
         load_dataset(tmp_path / "x/readme.txt")

@@ -17,6 +17,11 @@ from harness.rows import labels
         ("st:./mine/", "nvidia", "st:…/mine@nvidia"),
         ("st:intfloat/multilingual-e5-large", "cpu", "st:intfloat/multilingual-e5-large"),
         ("onnx?path=%2Fmodels%2Fa&dtype=int8", "cpu", "onnx?path=…/a&dtype=int8"),
+        (
+            "openai:m?base_url=http%3A%2F%2Flocalhost%3A8080%2Fv1",
+            "api",
+            "openai:m?base_url=localhost:8080/v1",
+        ),
         ("no ? spec", "", "no ? spec"),
     ],
 )
