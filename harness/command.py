@@ -61,6 +61,7 @@ class RunOptions:
     replay: str = ""
     max_usd: float | None = None
     usd_per_hour: float | None = None
+    fusion: str = "rrf"
 
     def spec(self) -> RunSpec:
         """The settings of the run, defaults filled in; of a replay without providers, the settings
@@ -88,6 +89,7 @@ class RunOptions:
             k=self.k,
             candidate_pool=self.pool,
             rrf_k=self.rrf_k,
+            fusions=tuple(name.strip() for name in self.fusion.split(",") if name.strip()),
             weights=_weights(self.weights),
             analyser=self.analyser,
             scope=self.scope,
