@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable
 
 from rag_core.registry import EMBEDDERS, RERANKERS, Registry, load_plugins
 
@@ -12,22 +13,30 @@ COLUMNS = 80
 
 
 def provider_table() -> list[str]:
-    """The providers and rerankers as markdown, the same on every machine; the README holds it."""
+    """The providers and rerankers as markdown, a line a name, the same on every machine.
+
+    Where a name's targets differ in extra or note, the cell tells them in the order of the targets.
+    """
     load_plugins()
-    lines = ["| kind | name | model | target | width | extra | note |", "|---|---|---|---|---|---|---|"]
+    lines = ["| kind | name | model | targets | width | extra | note |", "|---|---|---|---|---|---|---|"]
     for registry in (EMBEDDERS, RERANKERS):
-        for spec in registry:
+        for name in registry.names():
+            specs = registry.find(name)
             cells = (
                 registry.kind,
-                f"`{spec.name}`",
-                spec.model,
-                spec.target,
-                spec.dim or "",
-                spec.extra,
-                spec.note,
+                f"`{name}`",
+                _joined(spec.model for spec in specs),
+                ", ".join(spec.target for spec in specs),
+                specs[0].dim or "",
+                _joined(spec.extra for spec in specs),
+                _joined((spec.note for spec in specs), "; "),
             )
             lines.append("| " + " | ".join(map(str, cells)) + " |")
     return lines
+
+
+def _joined(values: Iterable[str], between: str = ", ") -> str:
+    return between.join(dict.fromkeys(value for value in values if value))
 
 
 def provider_lines(columns: int = COLUMNS) -> list[str]:

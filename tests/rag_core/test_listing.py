@@ -49,6 +49,6 @@ def test_all_that_is_registered_fits_80_columns() -> None:
 
 def test_the_table_has_a_row_a_provider(registry: Registry) -> None:
     lines = provider_table()
-    assert lines[0] == "| kind | name | model | target | width | extra | note |"
+    assert lines[0] == "| kind | name | model | targets | width | extra | note |"
     assert lines[2] == "| embedding provider | `here` | model-a | cpu | 8 |  |  |"
     assert len(lines) == 5
