@@ -1,4 +1,4 @@
-"""LanceDB and Chroma beyond the kit: any metadata and filter, field reports, processes, crashes, recall."""
+"""Stores over a database beyond the kit: any metadata and filter, field reports, processes, crashes, recall."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ from rag_core.testing import VectorStoreConformance, oracle_ranking
 
 pytestmark = pytest.mark.stores_external
 NAMES = [name for name, spec in STORES.items() if spec.requires]
+#: Stores that several processes may have open; an embedded SurrealDB has one, and tests of its own.
+SHARED = ("chroma", "lancedb")
 KIT = VectorStoreConformance
 
 
@@ -43,6 +45,11 @@ def clustered(n: int, dim: int, seed: int = 0) -> np.ndarray:
 
 @pytest.fixture(params=NAMES)
 def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=SHARED)
+def shared(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
@@ -106,7 +113,9 @@ def test_o20_a_model_whose_name_is_no_file_name(name: str, tmp_path: Path) -> No
     store.close()
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
     assert [path.name for path in (tmp_path / "in").iterdir()] == ["s"]
-    assert open_store(name, tmp_path / "in" / "s", odd).count() == 1
+    store = open_store(name, tmp_path / "in" / "s", odd)
+    assert store.count() == 1
+    store.close()
 
 
 def test_o27_equal_rows_come_in_one_order_however_they_were_written(name: str, tmp_path: Path) -> None:
@@ -160,16 +169,16 @@ def test_o32_what_changed_is_found_and_what_is_gone_is_not(name: str, tmp_path: 
     store.close()
 
 
-def test_o32_another_reader_sees_a_commit_at_once(name: str, tmp_path: Path) -> None:
+def test_o32_another_reader_sees_a_commit_at_once(shared: str, tmp_path: Path) -> None:
     """O32: an open reader finds what a second process wrote."""
-    reader = create_store(name, tmp_path / "s", identity())
+    reader = create_store(shared, tmp_path / "s", identity())
     reader.upsert(["a"], np.eye(4, dtype=np.float32)[:1])
     code = (
         "import sys, numpy as np; from pathlib import Path; from rag_core.stores import open_store\n"
         "s = open_store(sys.argv[1], Path(sys.argv[2])); s.upsert(['b'], np.eye(4, dtype=np.float32)[1:2])\n"
         "s.close()"
     )
-    subprocess.run([sys.executable, "-c", code, name, str(reader.path)], check=True, env=_environment())
+    subprocess.run([sys.executable, "-c", code, shared, str(reader.path)], check=True, env=_environment())
     assert reader.count() == 2
     assert reader.search(np.eye(4, dtype=np.float32)[1], 1).doc_ids == ("b",)
     reader.close()
@@ -250,18 +259,18 @@ except StoreError as error:
 """
 
 
-def test_o34_no_room_left_is_one_error_and_the_old_rows_stay(name: str, tmp_path: Path) -> None:
+def test_o34_no_room_left_is_one_error_and_the_old_rows_stay(shared: str, tmp_path: Path) -> None:
     """O32, O34: a write that does not fit (here: a limit on the size of a file) changes nothing."""
     rows = KIT.vectors(5, 64)
-    store = create_store(name, tmp_path / "s", identity(64))
+    store = create_store(shared, tmp_path / "s", identity(64))
     store.upsert([f"d{i}" for i in range(5)], rows)
     store.close()
     done = subprocess.run(
-        [sys.executable, "-c", FULL, name, str(tmp_path / "s")],
+        [sys.executable, "-c", FULL, shared, str(tmp_path / "s")],
         capture_output=True, text=True, env=_environment(), timeout=120,
     )  # fmt: skip
     assert "could not write" in done.stdout, done.stderr
-    store = open_store(name, tmp_path / "s")
+    store = open_store(shared, tmp_path / "s")
     assert store.count() == 5
     assert [store.search(row, 1).doc_ids[0] for row in rows] == [f"d{i}" for i in range(5)]
     store.upsert(["more"], rows[:1])
@@ -302,8 +311,8 @@ def _search_in_child(store: Any, vector: np.ndarray, answers: Any) -> None:
     answers.put(store.search(vector, 1).doc_ids)
 
 
-def test_a_store_can_be_sent_to_a_spawned_process(name: str, tmp_path: Path) -> None:
-    store = create_store(name, tmp_path / "s", identity())
+def test_a_store_can_be_sent_to_a_spawned_process(shared: str, tmp_path: Path) -> None:
+    store = create_store(shared, tmp_path / "s", identity())
     store.upsert(["a", "b"], np.eye(4, dtype=np.float32)[:2])
     context = multiprocessing.get_context("spawn")
     answers = context.Queue()
