@@ -1,4 +1,4 @@
-"""Stores over a database beyond the kit: any metadata and filter, field reports, processes, crashes, recall."""
+"""Stores over a database beyond the kit: filters, field reports, processes, crashes, recall."""
 
 from __future__ import annotations
 
