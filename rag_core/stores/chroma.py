@@ -32,7 +32,8 @@ WRITTEN = "written"
 COLLECTION = "rows"
 #: Rows read at once where all rows are looked at.
 PAGE = 5000
-#: Width of the graph's search and links: at 10,000 rows these find 99 of 100 nearest neighbours or more.
+#: Width of the graph's search and links. At 30,000 x 384 in 1,000 clusters these find all of the exact top
+#: 10, also of a twentieth chosen by a filter; half of each loses 4 % of the filtered one.
 HNSW: Mapping[str, int] = {"ef_construction": 200, "ef_search": 200, "max_neighbors": 32}
 #: Whole numbers that Chroma's columns hold.
 LARGEST = 2**63

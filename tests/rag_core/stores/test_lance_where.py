@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,10 +18,11 @@ from rag_core.stores.sortkey import sort_key
 
 
 @pytest.fixture(scope="module")
-def sqlite() -> sqlite3.Connection:
+def sqlite() -> Iterator[sqlite3.Connection]:
     connection = sqlite3.connect(":memory:")
     connection.create_function("json_get_string", 2, lambda text, field: json.loads(text).get(field))
-    return connection
+    yield connection
+    connection.close()
 
 
 def test_sql_selects_what_the_filter_selects(sqlite: sqlite3.Connection, shapes: SimpleNamespace) -> None:
@@ -34,9 +35,12 @@ def test_sql_selects_what_the_filter_selects(sqlite: sqlite3.Connection, shapes:
     check()
 
 
-@given(text=st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
-def test_quotes_cannot_be_left(text: str) -> None:
-    assert sqlite3.connect(":memory:").execute(f"SELECT {quoted(text)}").fetchone() == (text,)
+def test_quotes_cannot_be_left(sqlite: sqlite3.Connection) -> None:
+    @given(text=st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
+    def check(text: str) -> None:
+        assert sqlite.execute(f"SELECT {quoted(text)}").fetchone() == (text,)
+
+    check()
 
 
 @pytest.mark.parametrize(
