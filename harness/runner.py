@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.config import BASELINE, FREE_SETTINGS, RERANKED_PIPELINES, RunSpec
+from harness.config import BASELINE, BASELINE_FUSION, FREE_SETTINGS, RERANKED_PIPELINES, RunSpec
 from harness.datasets import Dataset, absolute_data, load_dataset
 from harness.environment import environment
 from harness.metrics import Metric, evaluated_queries
@@ -192,8 +192,11 @@ def _cells(spec: RunSpec, provider: str, target: str) -> Iterator[CellKey]:
                 continue
             if spec.baseline_only and provider == BASELINE[0] and pipeline != BASELINE[1]:
                 continue
-            for reranker in spec.rerankers if pipeline in RERANKED_PIPELINES else (NONE,):
-                yield CellKey(spec.data, provider, target, NONE, store, pipeline, reranker)
+            is_baseline = spec.baseline_only and provider == BASELINE[0]
+            fusions = (BASELINE_FUSION,) if is_baseline else tuple(dict.fromkeys(spec.fusions))
+            for fusion in fusions if pipeline == "hybrid" else fusions[:1]:
+                for reranker in spec.rerankers if pipeline in RERANKED_PIPELINES else (NONE,):
+                    yield CellKey(spec.data, provider, target, NONE, store, pipeline, reranker, fusion)
 
 
 def _identity(key: CellKey) -> CellKey:
@@ -305,15 +308,13 @@ def _scopes(document: ResultDocument) -> list[str]:
 
 
 def _baseline(document: ResultDocument) -> str | None:
-    provider, pipeline = BASELINE
-    return next(
-        (
-            cell.key.cell_id
-            for cell in document.cells
-            if cell.status == "ok" and (cell.key.provider, cell.key.pipeline) == (provider, pipeline)
-        ),
-        None,
-    )
+    cells = [
+        cell.key
+        for cell in document.cells
+        if cell.status == "ok" and (cell.key.provider, cell.key.pipeline) == BASELINE
+    ]
+    first = min(cells, key=lambda key: key.fusion != BASELINE_FUSION, default=None)  # the first of equals
+    return first.cell_id if first else None
 
 
 def _run_job(

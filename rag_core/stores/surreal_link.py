@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,7 +27,8 @@ class Link:
     def __init__(
         self, where: str, session: Any, failures: tuple[type[Exception], ...], held: ExitStack
     ) -> None:
-        self._where, self._session, self._failures, self._held = where, session, failures, held
+        self._where, self._session, self._failures = where, session, failures
+        self._close = weakref.finalize(self, held.close)  # also of a store that is dropped unclosed
         self._turn = threading.Lock()
 
     def query(self, statement: str, parameters: Mapping[str, Any] | None = None) -> Any:
@@ -43,7 +45,7 @@ class Link:
     def close(self) -> None:
         """Release the files or the socket."""
         with self._turn:
-            self._held.close()
+            self._close()
 
 
 def open_folder(package: Any, folder: Path) -> Link:
@@ -56,7 +58,9 @@ def open_folder(package: Any, folder: Path) -> Link:
         StoreError: in use by another process or another store object, or it cannot be read.
     """
     with ExitStack() as held:
-        lock = held.enter_context((folder.parent / LOCK).open("a"))
+        # a bare descriptor, since a file object warns when a store is dropped unclosed
+        lock = os.open(folder.parent / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        held.callback(os.close, lock)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -3,6 +3,9 @@
 Rows are ``chunk:⟨id⟩ = {v: array<float>, meta: object}``; things that have no vector of their own, such as
 the documents that chunks belong to, are ``entity:⟨id⟩``; a relation is an edge table of its name between
 them. The engine runs inside this process on ``rows/`` in the store's folder, or on a server.
+
+A process that is killed leaves whole batches. A disk that fills up does not: the engine may cut its log when
+it is opened again and lose earlier rows with the failed ones (seen with surrealdb 2.0.0). Rebuild then.
 """
 
 from __future__ import annotations

@@ -48,8 +48,11 @@ sys.path.insert(0, sys.argv[3])
 from test_index_stores import CHANGED, DOCUMENTS
 from rag_core import get_embedder
 from rag_core.index import Index
-path, store, embedder = Path(sys.argv[1]), sys.argv[2], get_embedder("fake")
-index = Index.open(path, embedder) if Index.is_index(path) else Index.create(path, embedder, store=store)
+path, embedder = Path(sys.argv[1]), get_embedder("fake")
+if Index.is_index(path):
+    index = Index.open(path, embedder)
+else:
+    index = Index.create(path, embedder, store=sys.argv[2])
 print("ready", flush=True)
 index.ingest(DOCUMENTS, batch=10)
 index.ingest(CHANGED, batch=10, prune=True)
