@@ -16,6 +16,7 @@ from harness.config import BASELINE, FREE_SETTINGS, RERANKED_PIPELINES, RunSpec
 from harness.datasets import Dataset, absolute_data, load_dataset
 from harness.environment import environment
 from harness.metrics import Metric, evaluated_queries
+from harness.overlap import overlap_record
 from harness.processes import death_reason, measuring_process
 from harness.replaying import REPLAYED, wire_environment
 from harness.replaying import begin as begin_wire
@@ -219,7 +220,7 @@ def _document(spec: RunSpec, dataset: Dataset) -> ResultDocument:
         created=now_utc(),
         spec={**spec.as_dict(), "data": dataset.name, "scope": spec.scope or dataset.scope},
         spec_digest=spec.digest,
-        dataset=dataset_record(dataset),
+        dataset={**dataset_record(dataset), "query_overlap": overlap_record(dataset)},
         environment=environment(spec.threads),
         tool={"name": "rag-core-bench", "version": __version__},
     )

@@ -18,6 +18,7 @@ from harness.render.format import (
     score,
     signed,
 )
+from harness.render.strata import by_overlap
 from harness.render.variants import agreement
 from harness.results import ResultDocument, write_atomic
 from harness.rows import Row, clean, main_metric, make_rows, metric_names, strata
@@ -65,6 +66,7 @@ def render(document: ResultDocument, figures: Sequence[str] = (), plot_note: str
         _plots(figures, plot_note),
         _strata(document, rows, "lang", f"## {metric_title(metric)} by language of the query"),
         _strata(document, rows, "kind", f"## {metric_title(metric)} by kind of query"),
+        by_overlap(document, rows, metric),
         economics.reranking(rows, int(document.spec.get("seed") or 0)),
         cost(document, rows),
         agreement(document),
