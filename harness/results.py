@@ -96,7 +96,8 @@ class CellResult:
     20 and 100 samples); ``stages`` the raw samples that the percentiles are made from, whose sum per
     query stands in ``total_s``. ``rerank`` is what :func:`harness.economics.economics` found, of a
     reranked cell. ``cost`` holds the values of :class:`harness.cost.Usage` under ``embed`` and, of a
-    reranked cell, ``rerank``.
+    reranked cell, ``rerank``. ``attribution`` is what :func:`harness.attribution.totals` counted; each
+    relevant document stands in its ``file`` in runs/.
     """
 
     key: CellKey
@@ -116,6 +117,7 @@ class CellResult:
     wall_s: float | None = None
     rerank: dict[str, Any] | None = None
     cost: dict[str, Any] | None = None
+    attribution: dict[str, Any] | None = None
 
     def mean(self, metric: str) -> float | None:
         """The mean of ``metric``; None where it was not measured."""

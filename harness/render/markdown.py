@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from harness.render import blocks, economics, plots
+from harness.render.attribution import lost_documents
 from harness.render.cost import cost
 from harness.render.format import (
     MISSING,
@@ -67,6 +68,7 @@ def render(document: ResultDocument, figures: Sequence[str] = (), plot_note: str
         _strata(document, rows, "lang", f"## {metric_title(metric)} by language of the query"),
         _strata(document, rows, "kind", f"## {metric_title(metric)} by kind of query"),
         by_overlap(document, rows, metric),
+        lost_documents(rows),
         economics.reranking(rows, int(document.spec.get("seed") or 0)),
         cost(document, rows),
         agreement(document),
