@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import log1p
+from typing import Any
 
 from harness.datasets import Dataset
 from rag_core.analysis import Analyser
 
-__all__ = ["Overlap", "query_overlap"]
+__all__ = ["Overlap", "overlap_record", "query_overlap"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,17 @@ def query_overlap(dataset: Dataset, analyser: Analyser | None = None) -> dict[st
             idf_share=sum(weight[word] for word in sorted(shared)) / total if total else None,
         )
     return made
+
+
+def overlap_record(dataset: Dataset) -> dict[str, dict[str, Any]]:
+    """:func:`query_overlap` as a result keeps it: query id → the four values, shares to six decimals."""
+    return {
+        query_id: {
+            name: round(value, 6) if isinstance(value, float) else value
+            for name, value in asdict(found).items()
+        }
+        for query_id, found in sorted(query_overlap(dataset).items())
+    }
 
 
 def _lang(metadata: Mapping[str, object]) -> str | None:

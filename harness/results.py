@@ -114,7 +114,8 @@ class CellResult:
     ``store_recall_at_10`` (0 to 1); ``stages`` the raw samples that the percentiles are made from, whose
     sum per query stands in ``total_s``. ``rerank`` is what :func:`harness.economics.economics` found, of a
     reranked cell. ``cost`` holds the values of :class:`harness.cost.Usage` under ``embed`` and, of a
-    reranked cell, ``rerank``.
+    reranked cell, ``rerank``. ``attribution`` is what :func:`harness.attribution.totals` counted; each
+    relevant document stands in its ``file`` in runs/.
     """
 
     key: CellKey
@@ -134,6 +135,7 @@ class CellResult:
     wall_s: float | None = None
     rerank: dict[str, Any] | None = None
     cost: dict[str, Any] | None = None
+    attribution: dict[str, Any] | None = None
 
     def mean(self, metric: str) -> float | None:
         """The mean of ``metric``; None where it was not measured."""
@@ -157,7 +159,8 @@ class ResultDocument:
 
     ``dataset`` holds ``name``, ``hash`` (``corpus``, ``queries``, ``qrels``), ``languages``,
     ``licence``, ``query_ids`` (the judged ones, sorted: the order of every ``per_query``),
-    ``query_tags`` (query id → tags), ``headline`` (query ids), ``n_documents``,
+    ``query_tags`` (query id → tags), ``query_overlap`` (query id → values of
+    :class:`harness.overlap.Overlap`; not in older files), ``headline`` (query ids), ``n_documents``,
     ``n_documents_empty``, ``n_queries``, ``n_judgements``, ``n_without_relevant``.
     ``baseline`` is the cell id of the baseline, or null when it did not run.
     ``parity`` holds one entry per provider that shares a model with another one, or whose vectors

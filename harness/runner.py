@@ -16,6 +16,7 @@ from harness.config import BASELINE, BASELINE_FUSION, FREE_SETTINGS, RERANKED_PI
 from harness.datasets import Dataset, absolute_data, load_dataset
 from harness.environment import environment
 from harness.metrics import Metric, evaluated_queries
+from harness.overlap import overlap_record
 from harness.processes import death_reason, measuring_process
 from harness.replaying import REPLAYED, wire_environment
 from harness.replaying import begin as begin_wire
@@ -235,7 +236,7 @@ def _document(spec: RunSpec, dataset: Dataset) -> ResultDocument:
         created=now_utc(),
         spec={**spec.as_dict(), "data": dataset.name, "scope": spec.scope or dataset.scope},
         spec_digest=spec.digest,
-        dataset=dataset_record(dataset),
+        dataset={**dataset_record(dataset), "query_overlap": overlap_record(dataset)},
         environment=environment(spec.threads),
         tool={"name": "rag-core-bench", "version": __version__},
     )

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from harness.attribution import TOP, as_table, attribute, totals
 from harness.config import RunSpec
 from harness.datasets import Dataset, load_dataset
 from harness.environment import peak_rss_bytes
 from harness.formats.trec import write_run
 from harness.judging import judge
 from harness.metrics import Metric
-from harness.results import CellKey, CellResult, MetricResult, StageTimes, file_name
+from harness.results import CellKey, CellResult, MetricResult, StageTimes, file_name, write_atomic
 from harness.significance import mean_interval
 from harness.timing import summary_s, timed
 from rag_core.errors import BudgetExceededError, RagCoreError
@@ -127,8 +128,30 @@ class Job:
                 for name, stage in stages.items()
             },
             total_s=measured,
+            attribution=None if judged.all_failed else self._attribution(key, run, stages),
             warnings=[*base.warnings, *(w for stage in stages.values() for w in stage.warnings)],
         )
+
+    def _attribution(self, key: CellKey, run: Run, stages: Mapping[str, Timed]) -> dict[str, Any] | None:
+        """Totals of which stage lost the relevant documents; each of them goes to a file beside the run."""
+        lists = {
+            name: {query_id: ranking.doc_ids for query_id, ranking in stages[name].rankings.items()}
+            for name in ("vector", "bm25", "fusion")
+            if name in stages
+        }
+        pool, top = self.spec.candidate_pool, min(TOP, self.spec.k)
+        fates = attribute(
+            lists,
+            {query_id: ranking.doc_ids for query_id, ranking in run.rankings.items()},
+            self.dataset.relevance,
+            pool=pool,
+            present={document.doc_id for document in self.dataset.documents if not document.is_empty},
+            failed=run.failed,
+            top=top,
+        )
+        file = f"{file_name(key)}.fates.tsv"
+        write_atomic(self.runs / file, as_table(fates))
+        return {**totals(fates, pool=pool, top=top), "file": file}
 
 
 def language_warning(name: str, languages: Sequence[str], corpus: Sequence[str]) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from harness.render import blocks, economics, plots
+from harness.render.attribution import lost_documents
 from harness.render.cost import cost
 from harness.render.format import (
     MISSING,
@@ -19,6 +20,7 @@ from harness.render.format import (
     signed,
 )
 from harness.render.stores import stores
+from harness.render.strata import by_overlap
 from harness.render.variants import agreement
 from harness.results import ResultDocument, write_atomic
 from harness.rows import Row, clean, main_metric, make_rows, metric_names, strata
@@ -66,6 +68,8 @@ def render(document: ResultDocument, figures: Sequence[str] = (), plot_note: str
         _plots(figures, plot_note),
         _strata(document, rows, "lang", f"## {metric_title(metric)} by language of the query"),
         _strata(document, rows, "kind", f"## {metric_title(metric)} by kind of query"),
+        by_overlap(document, rows, metric),
+        lost_documents(rows),
         economics.reranking(rows, int(document.spec.get("seed") or 0)),
         cost(document, rows),
         agreement(document),

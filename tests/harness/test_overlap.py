@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 
 from harness.datasets import Dataset
-from harness.overlap import query_overlap
+from harness.overlap import overlap_record, query_overlap
 from rag_core.types import Document, Qrel, Query
 
 
@@ -39,3 +39,12 @@ def test_queries_without_words_or_without_a_relevant_document():
 
 def test_a_relevant_document_that_is_not_there_shares_nothing():
     assert query_overlap(data("words", queries=["words"], qrels=[("q0", "zz", 1)]))["q0"].share == 0
+
+
+def test_a_result_keeps_plain_values_by_query_sorted():
+    texts = "Ana said lisbon", "Ana said porto", "rain"
+    queries = ["Ana snow in porto", "of the"]
+    made = overlap_record(data(*texts, queries=queries, qrels=[("q1", "d0", 1), ("q0", "d0", 1)]))
+    assert list(made) == ["q0", "q1"]
+    assert made["q1"] == {"words": 0, "shared": 0, "share": None, "idf_share": None}
+    assert (made["q0"]["words"], made["q0"]["shared"], made["q0"]["share"]) == (3, 1, 0.333333)

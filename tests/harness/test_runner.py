@@ -136,6 +136,19 @@ def test_a_run_gives_every_cell_and_a_valid_file(data: Path, tmp_path: Path) -> 
     assert bm25.mean("ndcg@10") == pytest.approx(1.0, abs=0.25)
     assert bm25.mean("success@5") == 1.0
     assert document.dataset["query_ids"] == ["q1", "q2"]
+    assert {q: found["shared"] for q, found in document.dataset["query_overlap"].items()} == {
+        "q1": 2,
+        "q2": 2,
+    }
+    for cell in document.cells:
+        assert cell.attribution is not None
+        assert (cell.attribution["relevant"], cell.attribution["fates"]["found"]) == (3, 3)
+        fates = (tmp_path / "out" / "runs" / cell.attribution["file"]).read_text().splitlines()
+        assert [line.split("\t")[:4] for line in fates[1:]] == [
+            ["q1", "bus", "1", "found"],
+            ["q1", "ferry", "2", "found"],
+            ["q2", "impuesto", "2", "found"],
+        ]
     # O04, O07: the counts stand in the result
     assert bm25.counts["n_queries"] == 3
     assert bm25.counts["n_without_relevant"] == 1
