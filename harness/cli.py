@@ -56,7 +56,7 @@ def run(
     queries: Annotated[Path | None, typer.Option(help="Table of queries.")] = None,
     qrels: Annotated[Path | None, typer.Option(help="Table of judgements.")] = None,
     reranker: Annotated[Many, typer.Option(help="Spec string; repeatable.")] = None,
-    store: Annotated[Many, typer.Option(help="Store name; repeatable.")] = None,
+    store: Annotated[Many, typer.Option(help="Store, as flat or lancedb?index=hnsw_sq; repeatable.")] = None,
     pipeline: Annotated[
         Many, typer.Option(help="vector, bm25, hybrid, hybrid+rerank, hybrid+rerank+rrf; repeatable.")
     ] = None,

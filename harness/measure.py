@@ -19,6 +19,7 @@ from harness.reranking import Reranked, load_reranker
 from harness.results import CellKey, CellResult, file_name
 from harness.spending import Meter, Spending, is_replayed
 from harness.stages import Job, language_warning, stat
+from harness.store_recall import store_recall
 from harness.timing import timed
 from harness.variants import SELF_CHECK, save_vectors
 from rag_core.analysis import Analyser
@@ -39,6 +40,8 @@ CHUNK = 64
 SELF_CHECK_DOCUMENTS = 8
 #: Quantised weights are held to what half floats reach alone and in a batch.
 COARSE = RULES["fp16"]
+#: The store that searches row by row: others are compared with its answer.
+EXACT_STORE = "flat"
 TIE_RULE = "score descending, then document id descending"
 
 
@@ -138,10 +141,13 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
             asked[row] = query_vectors[query.query_id]
     save_vectors(Path(job["vectors"]), vectors, asked)
     rerankers: dict[str, tuple[Reranker, list[str]] | str] = {}
-    for store_name in dict.fromkeys(key.store for key in this.wanted):
-        store = create_store(store_name, this.work / file_name(this.wanted[0]) / store_name, fingerprint)
+    for number, store_name in enumerate(dict.fromkeys(key.store for key in this.wanted)):
+        folder = this.work / file_name(this.wanted[0]) / f"store-{number}"
+        store = create_store(store_name, folder, fingerprint)
+        write_s = 0.0
         if documents:
-            store.upsert([d.doc_id for d in documents], vectors, [d.metadata for d in documents])
+            rows = [d.doc_id for d in documents], vectors, [d.metadata for d in documents]
+            _, write_s = timed(lambda store=store, rows=rows: store.upsert(*rows))  # type: ignore[misc]
 
         def search(query: Query, store: Any = store) -> Ranking:
             if query.query_id in embedded.failed:
@@ -150,19 +156,26 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
 
         searched = this.time_queries(search)
         stages = {"embed": embedded, "vector": searched}
+        stored: dict[str, float | int | None] = {"store_write_s": write_s}
+        if store_name != EXACT_STORE:
+            recalled = store_recall(
+                documents, vectors, this.queries, query_vectors, searched.rankings, this.where
+            )
+            stored["store_recall_at_10"] = recalled
+        here = replace(base, speed=base.speed | stored)
         fused: dict[str, FusedLists] = {}
         reordered: dict[tuple[str, str], tuple[Reranked, Meter]] = {}
         for key in (k for k in this.wanted if k.store == store_name):
             key = replace(key, dtype=fingerprint.dtype)
             if key.pipeline == "vector":
-                give(this.cell(key, searched.rankings, searched.failed, stages, base))
+                give(this.cell(key, searched.rankings, searched.failed, stages, here))
                 continue
             assert lexical is not None  # the runner asks for the lists whenever a hybrid cell is wanted
             if key.fusion not in fused:
                 fused[key.fusion] = fuse_lists(this, searched, lexical, key.fusion)
             lists = fused[key.fusion].timed
             hybrid = {**stages, "bm25": lexical.timed, "fusion": lists}
-            own = replace(base, settings=base.settings | fused[key.fusion].settings)
+            own = replace(here, settings=here.settings | fused[key.fusion].settings)
             if key.pipeline == "hybrid":
                 give(this.cell(key, lists.rankings, lists.failed, hybrid, own))
                 continue
@@ -170,7 +183,7 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
                 rerankers[key.reranker] = load_reranker(key.reranker, this.dataset.languages)
             loaded = rerankers[key.reranker]
             if isinstance(loaded, str):
-                give(replace(base, key=key, status="failed", reason=loaded))
+                give(replace(here, key=key, status="failed", reason=loaded))
                 continue
             reranker, notes = loaded
             place = (key.reranker, key.fusion)
@@ -180,7 +193,7 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
                     reordered[place] = rerank_within(this, reranker, lists, spending, emit)
                 except (BudgetExceededError, InvalidArgumentError) as error:
                     rerankers[key.reranker] = reason = f"{type(error).__name__}: {error}"
-                    give(replace(base, key=key, status="failed", reason=reason))
+                    give(replace(here, key=key, status="failed", reason=reason))
                     continue
             own = replace(own, warnings=[*own.warnings, *notes])
             found, used = reordered[place]

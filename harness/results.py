@@ -110,8 +110,9 @@ class CellResult:
     ``speed`` holds ``import_s``, ``load_s``, ``first_call_s`` (cold, apart), ``embed_s`` (the corpus),
     ``docs_per_s``, ``tokens_per_s``, ``peak_rss_bytes``, ``peak_device_bytes`` (null where the device's
     memory is the machine's, or is not counted), ``p50_s``, ``p95_s`` and ``p99_s`` (null below
-    20 and 100 samples); ``stages`` the raw samples that the percentiles are made from, whose sum per
-    query stands in ``total_s``. ``rerank`` is what :func:`harness.economics.economics` found, of a
+    20 and 100 samples), ``store_write_s`` and, of another store than the exact one,
+    ``store_recall_at_10`` (0 to 1); ``stages`` the raw samples that the percentiles are made from, whose
+    sum per query stands in ``total_s``. ``rerank`` is what :func:`harness.economics.economics` found, of a
     reranked cell. ``cost`` holds the values of :class:`harness.cost.Usage` under ``embed`` and, of a
     reranked cell, ``rerank``.
     """

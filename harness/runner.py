@@ -27,7 +27,7 @@ from rag_core.errors import ProviderUnavailableError, RagCoreError, UnknownNameE
 from rag_core.factory import SpecString, resolve
 from rag_core.lexical import ENGINES
 from rag_core.registry import EMBEDDERS, RERANKERS, load_plugins, nearest
-from rag_core.stores import STORES
+from rag_core.stores import check_store
 
 __all__ = [
     "Event",
@@ -146,7 +146,7 @@ def plan(spec: RunSpec) -> tuple[list[Job], list[CellResult]]:
     jobs, skipped = [], []
     for name in spec.metrics:
         Metric.parse(name)
-    _known("store", spec.stores, STORES)
+    absent = _absent_stores(spec.stores)
     _known("lexical engine", (spec.lexical,), ENGINES)
     bm25 = CellKey(spec.data, spec.lexical, "cpu", NONE, NONE, "bm25", NONE)
     jobs.append(Job("lexical", "bm25", "", [bm25] if "bm25" in spec.pipelines else []))
@@ -162,8 +162,21 @@ def plan(spec: RunSpec) -> tuple[list[Job], list[CellResult]]:
             skipped += [CellResult(key, "skipped", reason=str(error)) for key in _cells(spec, label, target)]
             continue
         pinned = str(replace(parsed, target=found.target))
-        jobs.append(Job("provider", pinned, pinned, list(_cells(spec, label, found.target))))
+        keys = list(_cells(spec, label, found.target))
+        skipped += [CellResult(k, "skipped", reason=absent[k.store]) for k in keys if k.store in absent]
+        jobs.append(Job("provider", pinned, pinned, [key for key in keys if key.store not in absent]))
     return jobs, skipped
+
+
+def _absent_stores(stores: Iterable[str]) -> dict[str, str]:
+    """Store -> why it cannot be made here."""
+    absent = {}
+    for store in stores:
+        try:
+            check_store(store)
+        except ProviderUnavailableError as error:
+            absent[store] = str(error)
+    return absent
 
 
 def _known(kind: str, names: Iterable[str], table: Iterable[str]) -> None:

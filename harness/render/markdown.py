@@ -18,6 +18,7 @@ from harness.render.format import (
     score,
     signed,
 )
+from harness.render.stores import stores
 from harness.render.variants import agreement
 from harness.results import ResultDocument, write_atomic
 from harness.rows import Row, clean, main_metric, make_rows, metric_names, strata
@@ -70,6 +71,7 @@ def render(document: ResultDocument, figures: Sequence[str] = (), plot_note: str
         agreement(document),
         blocks.speed(rows),
         blocks.stages(rows),
+        stores(rows),
         blocks.not_measured(document, rows),
         blocks.warnings(rows),
         blocks.counts(rows),
