@@ -152,6 +152,7 @@ class OpenIndex:
         score_threshold: float | None = None,
         rerank_template: str | None = None,
         rerank_timeout_s: float | None = None,
+        fusion: str = "rrf",
     ) -> SearchResult:
         """Vectors and BM25, ``candidate_pool`` documents each, fused, reranked, cut to ``top_k``.
 
@@ -172,8 +173,12 @@ class OpenIndex:
                 empty. None gives title and text.
             rerank_timeout_s: seconds that the reranker may take; after them the fused order stands, with a
                 warning. None for no limit.
+            fusion: one of :data:`rag_core.fusion.METHODS`. ``rrf`` reads ranks alone; ``adaptive`` weighs
+                the legs anew for every query, so that fusion does not lose the better one, and likes a
+                ``candidate_pool`` of 100. The result's ``fusion`` and each hit's ``parts`` say why.
 
         Raises:
+            UnknownNameError: no fusion method of that name.
             InvalidArgumentError: ``top_k`` or ``candidate_pool`` below 1, bad ``rrf_k``, ``rerank_mix``,
                 ``where``, ``rerank_template`` or ``rerank_timeout_s``.
         """
@@ -186,6 +191,7 @@ class OpenIndex:
             score_threshold,
             rerank_template,
             rerank_timeout_s,
+            fusion,
         )
         chosen = (reranker or self.reranker) if rerank else None
         return search_version(self._version, query, settings, self.embedder, chosen, self._timer)

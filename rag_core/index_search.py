@@ -13,7 +13,7 @@ from typing import Any
 
 from rag_core.errors import InvalidArgumentError, ProviderError, RagCoreError
 from rag_core.filters import compile_where
-from rag_core.fusion import rrf
+from rag_core.fusion import Fused, Leg, check_method, fuse
 from rag_core.index_view import Version
 from rag_core.protocols import EmbedProvider, Reranker
 from rag_core.reranking import Reordered, check_mix, interpolate, rerank_ranking
@@ -34,6 +34,7 @@ class Hit:
         ranks: stage -> rank from 1, of those that found it (``vector``, ``bm25``, ``fused``, ``rerank``, and
             ``mixed`` where the reranker's ranks were fused with the ``fused`` ones).
         scores: stage -> score, likewise.
+        parts: leg -> what it added to the ``fused`` score; empty where nothing was fused.
     """
 
     document: Document
@@ -41,6 +42,7 @@ class Hit:
     source: str
     ranks: Mapping[str, int]
     scores: Mapping[str, float]
+    parts: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +54,15 @@ class SearchResult(Sequence[Hit]):
         warnings: what a reader must know.
         seconds: stage -> seconds it took.
         degraded: why the vectors could not be searched, so that BM25 alone answered; empty where they were.
+        fusion: ``method``, ``weights`` of the legs and, where these were worked out for the query, ``why``;
+            empty where nothing was fused.
     """
 
     hits: tuple[Hit, ...]
     warnings: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     degraded: str = ""
+    fusion: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.hits)
@@ -78,12 +83,14 @@ class Settings:
     score_threshold: float | None = None
     rerank_template: str | None = None
     rerank_timeout_s: float | None = None
+    fusion: str = "rrf"
 
     def check(self) -> None:
         """Raise InvalidArgumentError for a value that is not accepted."""
         check_k(self.top_k)
         check_k(self.candidate_pool)
         check_mix(self.rerank_mix)
+        check_method(self.fusion)
         if self.where:
             compile_where(self.where)
         if self.rerank_template is not None:
@@ -200,8 +207,8 @@ def search_version(
     stages["bm25"] = found.rankings.get("query", EMPTY_RANKING)
     seconds["bm25"] = time.perf_counter() - started
     started = time.perf_counter()
-    legs = list(stages.values())
-    stages["fused"] = final = rrf(legs, k=settings.rrf_k) if len(legs) > 1 else legs[0]
+    joined = _fuse(version, query, stages, settings) if len(stages) > 1 else None
+    stages["fused"] = final = joined.ranking if joined else stages["bm25"]
     seconds["fusion"] = time.perf_counter() - started
     if reranker is not None and final:
         started = time.perf_counter()
@@ -219,8 +226,18 @@ def search_version(
         if settings.rerank_mix == "ranks" and "rerank" in stages:
             stages["mixed"] = interpolate(pool, stages["rerank"], k=settings.rrf_k)
         seconds["rerank"] = time.perf_counter() - started
-    hits = _hits(version.documents, stages, raw_scores, settings.score_threshold, settings.top_k)
-    return SearchResult(tuple(hits), tuple(warnings), seconds, degraded)
+    hits = _hits(version.documents, stages, raw_scores, settings.score_threshold, settings.top_k, joined)
+    described = joined.describe() if joined else {}
+    return SearchResult(tuple(hits), tuple(warnings), seconds, degraded, described)
+
+
+def _fuse(version: Version, query: str, stages: Mapping[str, Ranking], settings: Settings) -> Fused:
+    """Both legs by the method of ``settings``; the index tells the methods that ask what it knows."""
+    words, depth = stages["bm25"], settings.candidate_pool
+    asked = Query("query", query)
+    evidence = None if settings.fusion == "rrf" else version.bm25.evidence(asked, words, settings.where)
+    legs = (Leg("vector", stages["vector"], depth=depth, floor=-1.0), Leg("bm25", words, evidence, depth))
+    return fuse(legs, settings.fusion, k=settings.rrf_k)
 
 
 def _hits(
@@ -229,6 +246,7 @@ def _hits(
     raw_scores: Mapping[str, float],
     score_threshold: float | None,
     top_k: int,
+    joined: Fused | None,
 ) -> list[Hit]:
     """The reranked candidates, then the rest of the fused list, which the reranker has not seen."""
     fused = stages["fused"]
@@ -254,6 +272,7 @@ def _hits(
                 f"{source}+rerank" if last == placed else source,
                 {stage: found[doc_id] for stage, found in ranks.items() if doc_id in found},
                 {stage: found[doc_id] for stage, found in scores.items() if doc_id in found},
+                joined.parts(doc_id) if joined else {},
             )
         )
         if len(hits) == top_k:

@@ -300,16 +300,6 @@ def test_names_are_checked_before_anything_starts(data: Path, tmp_path: Path) ->
     assert not (tmp_path / "out" / "result.json").exists()
 
 
-def test_a_store_without_its_package_is_skipped_with_the_reason(
-    data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "lancedb", None)
-    jobs, skipped = plan(spec(data, "fake", stores=("flat", "lancedb?index=flat")))
-    assert {key.store for job in jobs if job.kind == "provider" for key in job.cells} == {"flat"}
-    assert {cell.key.store for cell in skipped} == {"lancedb?index=flat"}
-    assert all("pip install 'rag-core-bench[lancedb]'" in (cell.reason or "") for cell in skipped)
-
-
 def test_every_fusion_method_has_a_hybrid_cell(data: Path, tmp_path: Path) -> None:
     settings = {
         "pipelines": ("vector", "hybrid", "hybrid+rerank"),
@@ -352,6 +342,16 @@ def test_the_baseline_is_fused_by_ranks(data: Path) -> None:
     jobs, _ = plan(spec(data, "fake", "fake-minilm", baseline_only=True, fusions=("adaptive", "zscore")))
     fusions = {job.label: [key.fusion for key in job.cells] for job in jobs}
     assert fusions == {"bm25": ["-"], "fake@cpu": ["rrf"], "fake-minilm@cpu": ["-", "adaptive", "zscore"]}
+
+
+def test_a_store_without_its_package_is_skipped_with_the_reason(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "lancedb", None)
+    jobs, skipped = plan(spec(data, "fake", stores=("flat", "lancedb?index=flat")))
+    assert {key.store for job in jobs if job.kind == "provider" for key in job.cells} == {"flat"}
+    assert {cell.key.store for cell in skipped} == {"lancedb?index=flat"}
+    assert all("pip install 'rag-core-bench[lancedb]'" in (cell.reason or "") for cell in skipped)
 
 
 def test_the_baseline_runs_hybrid_only(data: Path) -> None:
