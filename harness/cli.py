@@ -169,6 +169,21 @@ def show(
 
 
 @app.command()
+def queries(
+    result: Annotated[Path, typer.Argument(help="result.json or its folder, with runs/ beside it.")],
+    system: Annotated[str, typer.Option(help="The system to look at, for example e5-small/vector.")],
+    against: Annotated[str, typer.Option(help="Shown beside it; BM25 where it was measured.")] = "",
+    n: Annotated[int, typer.Option("--n", min=1, help="How many queries.")] = 10,
+    metric: Annotated[str, typer.Option(help="Sort by this; default nDCG@10.")] = "",
+    data: Annotated[str, typer.Option(help="Where the texts are; default the data set's name.")] = "",
+) -> None:
+    """The worst queries of a system with their texts, beside what another system found."""
+    from harness.queries_command import query_lines
+
+    print("\n".join(query_lines(result, system, against, n, metric, data)))
+
+
+@app.command()
 def diff(
     old: Annotated[Path, typer.Argument(help="result.json or folder to compare with.")],
     new: Annotated[Path, typer.Argument(help="result.json or folder to judge.")],

@@ -14,7 +14,7 @@ from harness.formats.judgements import collect
 from harness.formats.reading import DataError, read_lines, shown
 from rag_core.types import Qrel, Ranking, Run
 
-__all__ = ["has_trec_columns", "read_qrels", "read_run", "write_run"]
+__all__ = ["escaped_id", "has_trec_columns", "read_qrels", "read_run", "write_run"]
 
 
 def _rows(path: Path, least: int, accepted: str) -> Iterator[tuple[int, list[str]]]:
@@ -89,12 +89,12 @@ def write_run(run: Run, path: Path, name: str = "") -> None:
     finite, the scores written are n, n - 1, … 1. White space inside an id or the name, and a ``#`` at
     the start of a query id, become ``%20`` and the like, because the format has no way to quote them.
     """
-    tag = _escape(name or run.name) or "run"
+    tag = escaped_id(name or run.name) or "run"
     lines = []
     for query_id, ranking in run.rankings.items():
-        escaped = re.sub("^#", "%23", _escape(query_id))
+        escaped = re.sub("^#", "%23", escaped_id(query_id))
         for rank, (doc_id, score) in enumerate(zip(ranking.doc_ids, _falling(ranking.scores)), 1):
-            lines.append(f"{escaped} Q0 {_escape(doc_id)} {rank} {score} {tag}\n")
+            lines.append(f"{escaped} Q0 {escaped_id(doc_id)} {rank} {score} {tag}\n")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(lines), encoding="utf-8", newline="\n")
 
@@ -107,5 +107,6 @@ def _falling(scores: Sequence[float]) -> Sequence[float]:
     return range(len(scores), 0, -1)
 
 
-def _escape(text: str) -> str:
+def escaped_id(text: str) -> str:
+    """``text`` as a column of a run file holds it: white space as ``%20`` and the like."""
     return re.sub(r"\s", lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), text)

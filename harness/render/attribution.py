@@ -43,11 +43,10 @@ def lost_documents(rows: Sequence[Row]) -> str:
         + pipe_table(titles, body, numeric=len(titles) - 1)
         + f"\nFound: among the first {top}. In no pool: beyond the first {pool} of every leg. Low: in a "
         f"pool, but among the first {top} of no leg. Lost in fusion: among the first {top} of a leg. "
-        f"Pushed out: of the first {top} of the fused list, by the reranker. "
-        "Lifted: found although no leg had it there. "
-        "Cut: texts of the corpus, and pairs of the reranker, that the model read only in part; which of "
-        f"them hold an answer is not known, and 0 rules that cause out. {MISSING}: not counted, or no such "
-        "stage. Each document stands in `runs/*.fates.tsv`.\n"
+        f"Pushed out: of the first {top} of the fused list, by the reranker. Lifted: found although no leg "
+        "had it there. Cut: texts of the corpus, and pairs of the reranker, that the model read only in "
+        f"part; which of them hold an answer is not known, and 0 rules that cause out. {MISSING}: not "
+        "counted, or no such stage. Each document stands in `runs/*.fates.tsv`.\n"
     )
 
 

@@ -54,7 +54,18 @@ print(sorted(set({sorted(HEAVY)!r}) & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    for command in ("run", "export", "judge-run", "diff", "report", "show", "providers", "data", "doctor"):
+    for command in (
+        "run",
+        "export",
+        "judge-run",
+        "queries",
+        "diff",
+        "report",
+        "show",
+        "providers",
+        "data",
+        "doctor",
+    ):
         assert f"  {command} " in done.stdout
     assert done.stdout.splitlines()[-1] == "[]"
 
