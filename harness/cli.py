@@ -56,7 +56,7 @@ def run(
     queries: Annotated[Path | None, typer.Option(help="Table of queries.")] = None,
     qrels: Annotated[Path | None, typer.Option(help="Table of judgements.")] = None,
     reranker: Annotated[Many, typer.Option(help="Spec string; repeatable.")] = None,
-    store: Annotated[Many, typer.Option(help="Store name; repeatable.")] = None,
+    store: Annotated[Many, typer.Option(help="Store, as flat or lancedb?index=hnsw_sq; repeatable.")] = None,
     pipeline: Annotated[
         Many, typer.Option(help="vector, bm25, hybrid, hybrid+rerank, hybrid+rerank+rrf; repeatable.")
     ] = None,
@@ -71,6 +71,9 @@ def run(
     k: Annotated[int, typer.Option(help="Documents judged per query.")] = 100,
     pool: Annotated[int, typer.Option(help="Documents each leg gives to the fusion.")] = 50,
     rrf_k: Annotated[float, typer.Option(help="Constant of reciprocal rank fusion.")] = 60.0,
+    fusion: Annotated[
+        str, typer.Option(help="Methods, one hybrid row each: rrf,relative,zscore,convex,adaptive.")
+    ] = "rrf",
     weights: Annotated[str, typer.Option(help="Leg weights: vector,bm25; for example 2,1.")] = "",
     scope: Annotated[str, typer.Option(help="Metadata field within which each query searches.")] = "",
     warmup: Annotated[int, typer.Option(help="Queries run before the clock counts.")] = 3,
@@ -102,7 +105,7 @@ def run(
     options = RunOptions(
         providers=tuple(provider or ()), rerankers=tuple(reranker or ()), stores=tuple(store or ("flat",)),
         pipelines=tuple(pipeline or ()), metrics=tuple(metric or ()), data=data, out=out, fresh=fresh,
-        baseline=baseline, lexical=lexical, analyser=analyser, k=k, pool=pool, rrf_k=rrf_k,
+        baseline=baseline, lexical=lexical, analyser=analyser, k=k, pool=pool, rrf_k=rrf_k, fusion=fusion,
         weights=weights, scope=scope, warmup=warmup, repeats=repeats, threads=threads, seed=seed,
         record=record, replay=replay, max_usd=max_usd, usd_per_hour=usd_per_hour,
     )  # fmt: skip

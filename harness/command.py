@@ -16,7 +16,8 @@ from harness.results import ResultDocument, load_result
 from harness.runner import run as run_spec
 from rag_core.errors import InvalidArgumentError
 from rag_core.factory import provider_order
-from rag_core.registry import EMBEDDERS, RERANKERS, Registry, load_plugins
+from rag_core.listing import provider_lines, provider_table
+from rag_core.registry import EMBEDDERS, load_plugins
 
 __all__ = [
     "RunOptions",
@@ -60,6 +61,7 @@ class RunOptions:
     replay: str = ""
     max_usd: float | None = None
     usd_per_hour: float | None = None
+    fusion: str = "rrf"
 
     def spec(self) -> RunSpec:
         """The settings of the run, defaults filled in; of a replay without providers, the settings
@@ -87,6 +89,7 @@ class RunOptions:
             k=self.k,
             candidate_pool=self.pool,
             rrf_k=self.rrf_k,
+            fusions=tuple(name.strip() for name in self.fusion.split(",") if name.strip()),
             weights=_weights(self.weights),
             analyser=self.analyser,
             scope=self.scope,
@@ -193,49 +196,6 @@ def data_name(data: str) -> str:
     if os.pathsep in rest:
         return first.resolve().parent.name
     return first.stem if first.is_file() else first.name
-
-
-def provider_table() -> list[str]:
-    """The providers and rerankers as markdown, the same on every machine; the README holds it."""
-    load_plugins()
-    lines = ["| kind | name | model | target | width | extra | note |", "|---|---|---|---|---|---|---|"]
-    for registry in (EMBEDDERS, RERANKERS):
-        for spec in registry:
-            cells = (
-                registry.kind,
-                f"`{spec.name}`",
-                spec.model,
-                spec.target,
-                spec.dim or "",
-                spec.extra,
-                spec.note,
-            )
-            lines.append("| " + " | ".join(map(str, cells)) + " |")
-    return lines
-
-
-def provider_lines() -> list[str]:
-    """A line per provider and target, with the reason of every "no" and the command that mends it."""
-    load_plugins()
-    lines: list[str] = []
-    for title, registry in (("embedding providers", EMBEDDERS), ("rerankers", RERANKERS)):
-        lines += [title, *_registry_lines(registry), ""]
-    return lines[:-1]
-
-
-def _registry_lines(registry: Registry) -> list[str]:
-    lines = []
-    width = max((len(spec.name) for spec in registry), default=0)
-    for spec in registry:
-        answer = registry.availability(spec)
-        dim = str(spec.dim) if spec.dim else ""
-        lines.append(
-            f"  {spec.name:<{width}}  {spec.target:<6} {dim:>5}  {'yes' if answer.ok else 'no'}  {spec.model}"
-        )
-        if not answer.ok or not answer.is_ready:
-            why = answer.reason + (f"; {answer.hint}" if answer.hint else "")
-            lines.append(f"  {'':<{width}}  {why}")
-    return lines
 
 
 def check_lines(data: str) -> tuple[list[str], int]:

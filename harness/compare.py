@@ -52,7 +52,15 @@ ROUNDING = 1e-6
 SPEED_SETTINGS = ("threads",)
 IDLE_SETTINGS = ("metrics", "warmup", "repeats", "min_samples", "seed")
 #: Parts of ``CellResult.settings`` that only describe: how often was timed, sizes, what a check found.
-IDLE_CELL_SETTINGS = ("rounds", "bm25.n_documents", "bm25.n_empty", "bm25.n_terms", "self_check", "replayed")
+IDLE_CELL_SETTINGS = (
+    "rounds",
+    "bm25.n_documents",
+    "bm25.n_empty",
+    "bm25.n_terms",
+    "self_check",
+    "replayed",
+    "mean_weights",
+)
 MACHINE = ("cpu_model", "cpus_usable", "os", "architecture", "threads")
 
 

@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rag_core.errors import InvalidArgumentError
+from rag_core.fusion import METHODS, check_method
 
-__all__ = ["BASELINE", "OFFERED_PIPELINES", "PIPELINES", "RERANKED_PIPELINES", "RunSpec"]
+__all__ = ["BASELINE", "BASELINE_FUSION", "OFFERED_PIPELINES", "PIPELINES", "RERANKED_PIPELINES", "RunSpec"]
 
 PIPELINES = ("vector", "bm25", "hybrid", "hybrid+rerank")
 #: Those with a reranker: its order alone, and its order fused by rank with the one before it.
@@ -19,6 +20,7 @@ RERANKED_PIPELINES = ("hybrid+rerank", "hybrid+rerank+rrf")
 OFFERED_PIPELINES = (*PIPELINES, "hybrid+rerank+rrf")
 #: The baseline of every comparison: a vector leg that knows nothing, fused with BM25.
 BASELINE = ("fake", "hybrid")
+BASELINE_FUSION = "rrf"
 #: Settings that say which cells take part and change the figures of none.
 FREE_SETTINGS = (
     "data",
@@ -26,6 +28,7 @@ FREE_SETTINGS = (
     "rerankers",
     "stores",
     "pipelines",
+    "fusions",
     "baseline_only",
     "record",
     "replay",
@@ -51,6 +54,8 @@ class RunSpec:
         k: documents judged per query.
         candidate_pool: documents each leg gives to the fusion, and the fusion to the reranker.
         rrf_k: constant of reciprocal rank fusion.
+        fusions: methods of :data:`rag_core.fusion.METHODS`; each gives one hybrid cell, the first one the
+            cells with a reranker.
         weights: one per leg, vector then BM25; None for equal weights.
         analyser: ``language`` (stemming and stop words of the text's language) or ``raw``.
         k1, b: BM25 constants.
@@ -77,6 +82,7 @@ class RunSpec:
     k: int = 100
     candidate_pool: int = 50
     rrf_k: float = 60.0
+    fusions: tuple[str, ...] = ("rrf",)
     weights: tuple[float, float] | None = None
     analyser: str = "language"
     k1: float = 1.2
@@ -96,6 +102,10 @@ class RunSpec:
         unknown = [p for p in self.pipelines if p not in OFFERED_PIPELINES]
         if unknown:
             raise InvalidArgumentError(f"pipeline {unknown[0]!r}; accepted: {', '.join(OFFERED_PIPELINES)}")
+        if not self.fusions:
+            raise InvalidArgumentError(f"no fusion named; accepted: {', '.join(METHODS)}")
+        for method in self.fusions:
+            check_method(method)
         if self.analyser not in ("language", "raw"):
             raise InvalidArgumentError(f"analyser {self.analyser!r}; accepted: language, raw")
         if not (math.isfinite(self.rrf_k) and self.rrf_k > 0):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,19 +11,20 @@ from typing import Any
 import numpy as np
 
 from harness.datasets import Dataset
+from harness.fusing import FusedLists, Lexical, fuse_lists
 from harness.parity import RULES, cosines
 from harness.paying import announce_corpus, rerank_within
 from harness.replaying import unclocked
 from harness.reranking import Reranked, load_reranker
-from harness.results import CellKey, CellResult, file_name, write_atomic
+from harness.results import CellKey, CellResult, file_name
 from harness.spending import Meter, Spending, is_replayed
-from harness.stages import Job, Timed, language_warning, stat
+from harness.stages import Job, language_warning, stat
+from harness.store_recall import store_recall
 from harness.timing import timed
 from harness.variants import SELF_CHECK, save_vectors
 from rag_core.analysis import Analyser
 from rag_core.errors import BudgetExceededError, InvalidArgumentError, RagCoreError
 from rag_core.factory import resolve
-from rag_core.fusion import rrf
 from rag_core.lexical import get_lexical
 from rag_core.protocols import EmbedProvider, Reranker, Vectors
 from rag_core.registry import EMBEDDERS, Spec, load_attribute
@@ -40,6 +40,8 @@ CHUNK = 64
 SELF_CHECK_DOCUMENTS = 8
 #: Quantised weights are held to what half floats reach alone and in a batch.
 COARSE = RULES["fp16"]
+#: The store that searches row by row: others are compared with its answer.
+EXACT_STORE = "flat"
 TIE_RULE = "score descending, then document id descending"
 
 
@@ -57,15 +59,9 @@ def measure_lexical(job: Mapping[str, Any], emit: Emit) -> None:
         return engine.search([query], this.depth, this.where(query)).rankings[query.query_id]
 
     found = this.time_queries(call)
-    described = engine.describe()
-    lists = {
-        "rankings": {q: [r.doc_ids, r.scores] for q, r in found.rankings.items()},
-        "failed": found.failed,
-        "samples_s": found.samples_s,
-        "warmup_s": found.warmup_s,
-        "bm25": described,
-    }
-    write_atomic(this.work / "lexical.json", json.dumps(lists, ensure_ascii=False))
+    lexical = Lexical.of(this, engine, found)
+    lexical.write(this.work / "lexical.json")
+    described = lexical.described
     stored = sum(not document.is_empty for document in dataset.documents)
     base = CellResult(
         this.wanted[0] if this.wanted else CellKey(*[""] * 7),
@@ -82,7 +78,7 @@ def measure_lexical(job: Mapping[str, Any], emit: Emit) -> None:
 def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
     """One embedding provider: cold start, corpus, queries, then every store, pipeline and reranker."""
     this = Job(job)
-    lexical = _read_lexical(this.work / "lexical.json") if job["needs_lexical"] else None
+    lexical = Lexical.read(this.work / "lexical.json") if job["needs_lexical"] else None
     spec, parsed = resolve(EMBEDDERS, job["provider"])
     _, import_s = timed(lambda: _import(spec))
     embedder, load_s = timed(lambda: EMBEDDERS.create(spec, **parsed.options))
@@ -107,7 +103,7 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
         "ok",
         model=embedder.model,
         fingerprint=fingerprint.as_dict() | {"digest": fingerprint.digest},
-        settings=_settings(this, ({"bm25": lexical[1]} if lexical else {}) | {SELF_CHECK: checked}),
+        settings=_settings(this, ({"bm25": lexical.described} if lexical else {}) | {SELF_CHECK: checked}),
         counts=_document_counts(this.dataset) | {"n_truncated_documents": truncated, "n_tokens": tokens},
         speed={
             "import_s": import_s,
@@ -145,10 +141,13 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
             asked[row] = query_vectors[query.query_id]
     save_vectors(Path(job["vectors"]), vectors, asked)
     rerankers: dict[str, tuple[Reranker, list[str]] | str] = {}
-    for store_name in dict.fromkeys(key.store for key in this.wanted):
-        store = create_store(store_name, this.work / file_name(this.wanted[0]) / store_name, fingerprint)
+    for number, store_name in enumerate(dict.fromkeys(key.store for key in this.wanted)):
+        folder = this.work / file_name(this.wanted[0]) / f"store-{number}"
+        store = create_store(store_name, folder, fingerprint)
+        write_s = 0.0
         if documents:
-            store.upsert([d.doc_id for d in documents], vectors, [d.metadata for d in documents])
+            rows = [d.doc_id for d in documents], vectors, [d.metadata for d in documents]
+            _, write_s = timed(lambda store=store, rows=rows: store.upsert(*rows))  # type: ignore[misc]
 
         def search(query: Query, store: Any = store) -> Ranking:
             if query.query_id in embedded.failed:
@@ -157,37 +156,47 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
 
         searched = this.time_queries(search)
         stages = {"embed": embedded, "vector": searched}
-        fused: Timed | None = None
-        reordered: dict[str, tuple[Reranked, Meter]] = {}
+        stored: dict[str, float | int | None] = {"store_write_s": write_s}
+        if store_name != EXACT_STORE:
+            recalled = store_recall(
+                documents, vectors, this.queries, query_vectors, searched.rankings, this.where
+            )
+            stored["store_recall_at_10"] = recalled
+        here = replace(base, speed=base.speed | stored)
+        fused: dict[str, FusedLists] = {}
+        reordered: dict[tuple[str, str], tuple[Reranked, Meter]] = {}
         for key in (k for k in this.wanted if k.store == store_name):
             key = replace(key, dtype=fingerprint.dtype)
             if key.pipeline == "vector":
-                give(this.cell(key, searched.rankings, searched.failed, stages, base))
+                give(this.cell(key, searched.rankings, searched.failed, stages, here))
                 continue
             assert lexical is not None  # the runner asks for the lists whenever a hybrid cell is wanted
-            if fused is None:
-                fused = _fuse(this, searched, lexical[0])
-            hybrid = {**stages, "bm25": lexical[0], "fusion": fused}
+            if key.fusion not in fused:
+                fused[key.fusion] = fuse_lists(this, searched, lexical, key.fusion)
+            lists = fused[key.fusion].timed
+            hybrid = {**stages, "bm25": lexical.timed, "fusion": lists}
+            own = replace(here, settings=here.settings | fused[key.fusion].settings)
             if key.pipeline == "hybrid":
-                give(this.cell(key, fused.rankings, fused.failed, hybrid, base))
+                give(this.cell(key, lists.rankings, lists.failed, hybrid, own))
                 continue
             if key.reranker not in rerankers:
                 rerankers[key.reranker] = load_reranker(key.reranker, this.dataset.languages)
             loaded = rerankers[key.reranker]
             if isinstance(loaded, str):
-                give(replace(base, key=key, status="failed", reason=loaded))
+                give(replace(here, key=key, status="failed", reason=loaded))
                 continue
             reranker, notes = loaded
-            if key.reranker not in reordered:  # once a store: every pipeline reads the same scores
+            place = (key.reranker, key.fusion)
+            if place not in reordered:  # once a store and fusion: every pipeline reads the same scores
                 emit("progress", stage=f"rerank {key.reranker}", done=0, total=len(this.queries))
                 try:
-                    reordered[key.reranker] = rerank_within(this, reranker, fused, spending, emit)
+                    reordered[place] = rerank_within(this, reranker, lists, spending, emit)
                 except (BudgetExceededError, InvalidArgumentError) as error:
                     rerankers[key.reranker] = reason = f"{type(error).__name__}: {error}"
-                    give(replace(base, key=key, status="failed", reason=reason))
+                    give(replace(here, key=key, status="failed", reason=reason))
                     continue
-            own = replace(base, warnings=[*base.warnings, *notes])
-            found, used = reordered[key.reranker]
+            own = replace(own, warnings=[*own.warnings, *notes])
+            found, used = reordered[place]
             give(found.cell(key, hybrid, own), used)
         store.close()
 
@@ -230,27 +239,6 @@ def _self_check(
         f"vectors change with their neighbours in a batch: cosine {found:.4f} between a text "
         f"alone and among others (at least {least} expected)"
     ]
-
-
-def _fuse(this: Job, searched: Timed, lexical: Timed) -> Timed:
-    pool = this.spec.candidate_pool
-    vector = {q: r.top(pool) if len(r) else r for q, r in searched.rankings.items()}
-    words = {q: r.top(pool) if len(r) else r for q, r in lexical.rankings.items()}
-
-    def call(query: Query) -> Ranking:
-        for failed in (searched.failed, lexical.failed):
-            if query.query_id in failed:
-                raise RagCoreError(failed[query.query_id])
-        lists = [vector[query.query_id], words[query.query_id]]
-        return rrf(lists, k=this.spec.rrf_k, weights=this.spec.weights)
-
-    return this.time_queries(call)
-
-
-def _read_lexical(path: Path) -> tuple[Timed, dict[str, Any]]:
-    values = json.loads(path.read_text(encoding="utf-8"))
-    rankings = {q: Ranking.from_scores(zip(ids, scores)) for q, (ids, scores) in values["rankings"].items()}
-    return Timed(rankings, values["failed"], values["samples_s"], values["warmup_s"]), values["bm25"]
 
 
 def _settings(this: Job, more: Mapping[str, Any]) -> dict[str, Any]:

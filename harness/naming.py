@@ -41,6 +41,8 @@ def short_label(key: CellKey, is_whole: bool = False) -> str:
     """``e5-small · hybrid+rerank · maxsim``; ``is_whole`` keeps folders as they were given."""
     provider = key.provider if is_whole else provider_name(key.provider, key.target)
     parts = [provider] if key.provider == key.pipeline else [provider, key.pipeline]
+    if key.fusion not in (NONE, "rrf"):
+        parts.append(key.fusion)
     if key.reranker != NONE:
         parts.append(key.reranker if is_whole else provider_name(key.reranker))
     return " · ".join(parts)

@@ -45,8 +45,8 @@ def wrapped(text: str) -> str:
 def cell_line(cell: CellResult) -> str:
     """One line about a finished cell."""
     key = cell.key
-    names = (provider_name(key.provider), key.target, key.pipeline, provider_name(key.reranker))
-    name = " ".join(part for part in names if part != "-")
+    names = (provider_name(key.provider), key.target, key.pipeline, provider_name(key.reranker), key.fusion)
+    name = " ".join(part for part in names if part not in ("-", "rrf"))
     if cell.status != "ok":
         return f"{cell.status:<7} {name}: {cell.reason}"
     first = next(iter(cell.metrics.items()), None)

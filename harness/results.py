@@ -31,6 +31,8 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = 1
+#: In the place of a fusion method where nothing is fused.
+NOT_FUSED = "-"
 
 
 class ResultError(RagCoreError, ValueError):
@@ -39,7 +41,11 @@ class ResultError(RagCoreError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class CellKey:
-    """What distinguishes one row of the table from another."""
+    """What distinguishes one row of the table from another.
+
+    ``fusion`` is ``-`` where nothing is fused, else a method; ``rrf``, which earlier results do not name,
+    is the one that is taken where none is given and that no id names.
+    """
 
     data: str
     provider: str
@@ -48,18 +54,29 @@ class CellKey:
     store: str
     pipeline: str
     reranker: str
+    fusion: str = ""
+
+    def __post_init__(self) -> None:
+        known = self.fusion not in ("", NOT_FUSED)
+        method = (self.fusion if known else "rrf") if self.pipeline.startswith("hybrid") else NOT_FUSED
+        object.__setattr__(self, "fusion", method)
+
+    @property
+    def _parts(self) -> tuple[str, ...]:
+        parts = (self.provider, self.target, self.dtype, self.store, self.pipeline, self.reranker)
+        return parts if self.fusion in (NOT_FUSED, "rrf") else (*parts, self.fusion)
 
     @property
     def cell_id(self) -> str:
         """One string, unique within a result, safe as a file name after escaping."""
-        return "/".join((self.provider, self.target, self.dtype, self.store, self.pipeline, self.reranker))
+        return "/".join(self._parts)
 
 
 def file_name(key: CellKey) -> str:
     """``key`` as a file name that every system accepts; distinct keys never share one."""
     import hashlib
 
-    text = "-".join((key.provider, key.target, key.dtype, key.store, key.pipeline, key.reranker))
+    text = "-".join(key._parts)
     safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_+") else "_" for c in text)[:80]
     return f"{safe}-{hashlib.sha256(key.cell_id.encode()).hexdigest()[:8]}"
 
@@ -93,8 +110,9 @@ class CellResult:
     ``speed`` holds ``import_s``, ``load_s``, ``first_call_s`` (cold, apart), ``embed_s`` (the corpus),
     ``docs_per_s``, ``tokens_per_s``, ``peak_rss_bytes``, ``peak_device_bytes`` (null where the device's
     memory is the machine's, or is not counted), ``p50_s``, ``p95_s`` and ``p99_s`` (null below
-    20 and 100 samples); ``stages`` the raw samples that the percentiles are made from, whose sum per
-    query stands in ``total_s``. ``rerank`` is what :func:`harness.economics.economics` found, of a
+    20 and 100 samples), ``store_write_s`` and, of another store than the exact one,
+    ``store_recall_at_10`` (0 to 1); ``stages`` the raw samples that the percentiles are made from, whose
+    sum per query stands in ``total_s``. ``rerank`` is what :func:`harness.economics.economics` found, of a
     reranked cell. ``cost`` holds the values of :class:`harness.cost.Usage` under ``embed`` and, of a
     reranked cell, ``rerank``. ``attribution`` is what :func:`harness.attribution.totals` counted; each
     relevant document stands in its ``file`` in runs/.

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.config import BASELINE, FREE_SETTINGS, RERANKED_PIPELINES, RunSpec
+from harness.config import BASELINE, BASELINE_FUSION, FREE_SETTINGS, RERANKED_PIPELINES, RunSpec
 from harness.datasets import Dataset, absolute_data, load_dataset
 from harness.environment import environment
 from harness.metrics import Metric, evaluated_queries
@@ -28,7 +28,7 @@ from rag_core.errors import ProviderUnavailableError, RagCoreError, UnknownNameE
 from rag_core.factory import SpecString, resolve
 from rag_core.lexical import ENGINES
 from rag_core.registry import EMBEDDERS, RERANKERS, load_plugins, nearest
-from rag_core.stores import STORES
+from rag_core.stores import check_store
 
 __all__ = [
     "Event",
@@ -147,7 +147,7 @@ def plan(spec: RunSpec) -> tuple[list[Job], list[CellResult]]:
     jobs, skipped = [], []
     for name in spec.metrics:
         Metric.parse(name)
-    _known("store", spec.stores, STORES)
+    absent = _absent_stores(spec.stores)
     _known("lexical engine", (spec.lexical,), ENGINES)
     bm25 = CellKey(spec.data, spec.lexical, "cpu", NONE, NONE, "bm25", NONE)
     jobs.append(Job("lexical", "bm25", "", [bm25] if "bm25" in spec.pipelines else []))
@@ -163,8 +163,21 @@ def plan(spec: RunSpec) -> tuple[list[Job], list[CellResult]]:
             skipped += [CellResult(key, "skipped", reason=str(error)) for key in _cells(spec, label, target)]
             continue
         pinned = str(replace(parsed, target=found.target))
-        jobs.append(Job("provider", pinned, pinned, list(_cells(spec, label, found.target))))
+        keys = list(_cells(spec, label, found.target))
+        skipped += [CellResult(k, "skipped", reason=absent[k.store]) for k in keys if k.store in absent]
+        jobs.append(Job("provider", pinned, pinned, [key for key in keys if key.store not in absent]))
     return jobs, skipped
+
+
+def _absent_stores(stores: Iterable[str]) -> dict[str, str]:
+    """Store -> why it cannot be made here."""
+    absent = {}
+    for store in stores:
+        try:
+            check_store(store)
+        except ProviderUnavailableError as error:
+            absent[store] = str(error)
+    return absent
 
 
 def _known(kind: str, names: Iterable[str], table: Iterable[str]) -> None:
@@ -180,8 +193,11 @@ def _cells(spec: RunSpec, provider: str, target: str) -> Iterator[CellKey]:
                 continue
             if spec.baseline_only and provider == BASELINE[0] and pipeline != BASELINE[1]:
                 continue
-            for reranker in spec.rerankers if pipeline in RERANKED_PIPELINES else (NONE,):
-                yield CellKey(spec.data, provider, target, NONE, store, pipeline, reranker)
+            is_baseline = spec.baseline_only and provider == BASELINE[0]
+            fusions = (BASELINE_FUSION,) if is_baseline else tuple(dict.fromkeys(spec.fusions))
+            for fusion in fusions if pipeline == "hybrid" else fusions[:1]:
+                for reranker in spec.rerankers if pipeline in RERANKED_PIPELINES else (NONE,):
+                    yield CellKey(spec.data, provider, target, NONE, store, pipeline, reranker, fusion)
 
 
 def _identity(key: CellKey) -> CellKey:
@@ -293,15 +309,13 @@ def _scopes(document: ResultDocument) -> list[str]:
 
 
 def _baseline(document: ResultDocument) -> str | None:
-    provider, pipeline = BASELINE
-    return next(
-        (
-            cell.key.cell_id
-            for cell in document.cells
-            if cell.status == "ok" and (cell.key.provider, cell.key.pipeline) == (provider, pipeline)
-        ),
-        None,
-    )
+    cells = [
+        cell.key
+        for cell in document.cells
+        if cell.status == "ok" and (cell.key.provider, cell.key.pipeline) == BASELINE
+    ]
+    first = min(cells, key=lambda key: key.fusion != BASELINE_FUSION, default=None)  # the first of equals
+    return first.cell_id if first else None
 
 
 def _run_job(

@@ -15,7 +15,7 @@ from rag_core.errors import InvalidArgumentError
 
 __all__ = ["KEY_COLUMNS", "SPEED_COLUMNS", "pipe_table", "records", "show", "terminal_table"]
 
-KEY_COLUMNS = ("data", "provider", "target", "dtype", "store", "pipeline", "reranker", "status")
+KEY_COLUMNS = ("data", "provider", "target", "dtype", "store", "pipeline", "reranker", "fusion", "status")
 SPEED_COLUMNS = ("p50_s", "p95_s", "docs_per_s", "peak_rss_bytes")
 #: Last column where a cell is marked, and the mark itself, in the terminal's first column too.
 MARK_COLUMN, MARK = "mark", "!"

@@ -13,9 +13,11 @@ Beyond", 2009; Kamphuis and others, "Which BM25 do you mean?", ECIR 2020, for th
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets
 import shutil
+from bisect import bisect_left
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +29,7 @@ from numpy.typing import NDArray
 from rag_core.analysis import Analyser
 from rag_core.errors import InvalidArgumentError, StoreError
 from rag_core.filters import compile_where
+from rag_core.fusion.legs import Evidence
 from rag_core.packed import PackedStrings, map_array, write_array
 from rag_core.types import EMPTY_RANKING, Document, Query, Ranking, Run
 
@@ -40,6 +43,9 @@ DENSE_SHARE = 0.5
 BLOCK = 1 << 18
 #: Filters whose answers are kept, one byte a document each.
 KEPT_MASKS = 64
+#: Best documents among which the one that holds most of a query is looked for.
+COVERING = 3
+NO_ROWS = np.zeros(0, np.int32)
 ARRAYS = ("starts", "rows", "impacts")
 Array = NDArray[Any]
 
@@ -173,6 +179,36 @@ class BM25:
         rows, values = rows[order], values[order]
         firsts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
         return rows[firsts], np.add.reduceat(values, firsts)
+
+    def evidence(self, query: Query, ranking: Ranking, where: Mapping[str, Any] | None = None) -> Evidence:
+        """What the postings say of ``query`` and the first three of ``ranking``, for adaptive fusion.
+
+        Args:
+            ranking: as :meth:`search` found it, with the same ``where``.
+        """
+        terms = set(self.analyser.analyse(query.text, query.metadata.get("lang"), as_query=True))
+        numbers = sorted(self._terms.find(term) for term in terms)
+        tops = [self._row(doc_id) for doc_id in ranking.doc_ids[:COVERING]]
+        held, mass = [0.0] * len(tops), 0.0
+        for number in numbers:
+            rows = self._rows[self._starts[number] : self._starts[number + 1]] if number >= 0 else NO_ROWS
+            idf = math.log1p((len(self) - rows.size + 0.5) / (rows.size + 0.5))
+            mass += idf
+            places = np.searchsorted(rows, tops) if rows.size else ()
+            for top, (row, place) in enumerate(zip(tops, places)):
+                if place < rows.size and rows[place] == row:
+                    held[top] += idf
+        coverage = max(held, default=0.0) / mass if mass else 0.0
+        return Evidence(coverage, int(self._mask(where).sum()) if where else len(self))
+
+    def _row(self, doc_id: str) -> int:
+        """The row of ``doc_id``, -1 where it has none; ids descend."""
+        wanted = doc_id.encode("utf-8", "surrogatepass")
+        row = bisect_left(range(len(self)), True, key=lambda at: self._id_bytes(at) <= wanted)
+        return row if row < len(self) and self._id_bytes(row) == wanted else -1
+
+    def _id_bytes(self, row: int) -> bytes:
+        return self._doc_ids[row].encode("utf-8", "surrogatepass")
 
     def _mask(self, where: Mapping[str, Any]) -> Array:
         key = repr(where)  # tells 1 from "1", which JSON keys would not

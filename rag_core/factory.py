@@ -15,7 +15,9 @@ from rag_core.protocols import EmbedProvider, Reranker
 from rag_core.registry import EMBEDDERS, RERANKERS, TARGETS, Registry, Spec, load_plugins
 
 __all__ = [
+    "NOTHING_AVAILABLE",
     "SpecString",
+    "default_spec",
     "get_default_embedder",
     "get_default_reranker",
     "get_embedder",
@@ -26,6 +28,12 @@ __all__ = [
 
 log = logging.getLogger("rag_core")
 GRAMMAR = "name[:model][@target][?option=value&…]"
+#: Kind of a registry -> environment variable that chooses from it.
+_VARIABLES = {EMBEDDERS.kind: "RAG_EMBED_PROVIDER", RERANKERS.kind: "RAG_RERANK_PROVIDER"}
+NOTHING_AVAILABLE = (
+    "no embedding provider is available: using the fake embedder, whose vectors mean nothing; "
+    "run: bench providers"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +161,12 @@ def get_reranker(text: str, env: Mapping[str, str] | None = None) -> Reranker:
 
 def get_default_embedder(env: Mapping[str, str] | None = None) -> EmbedProvider:
     """``RAG_EMBED_PROVIDER`` if set, else the first available provider, else ``fake`` with a warning."""
-    return cast(EmbedProvider, _default(EMBEDDERS, "RAG_EMBED_PROVIDER", "fake", env))
+    return cast(EmbedProvider, _default(EMBEDDERS, "fake", env))
 
 
 def get_default_reranker(env: Mapping[str, str] | None = None) -> Reranker:
     """``RAG_RERANK_PROVIDER`` if set, else the first available reranker, else ``noop``."""
-    return cast(Reranker, _default(RERANKERS, "RAG_RERANK_PROVIDER", "noop", env))
+    return cast(Reranker, _default(RERANKERS, "noop", env))
 
 
 def _create(registry: Registry, text: str, env: Mapping[str, str] | None) -> object:
@@ -173,20 +181,37 @@ def _create(registry: Registry, text: str, env: Mapping[str, str] | None) -> obj
         ) from error
 
 
-def _default(registry: Registry, variable: str, last: str, env: Mapping[str, str] | None) -> object:
+def default_spec(registry: Registry, env: Mapping[str, str] | None = None) -> str:
+    """The spec string that the environment sets or auto-detection chooses; empty where nothing is at hand.
+
+    Raises:
+        InvalidArgumentError: see :func:`provider_order`.
+    """
     env = os.environ if env is None else env
-    chosen = env.get(variable, "").strip()
+    chosen = env.get(_VARIABLES[registry.kind], "").strip()
     if chosen:
-        return _create(registry, chosen, env)
+        return chosen
+    spec = _detected(registry, env)
+    return f"{spec.name}@{spec.target}" if spec else ""
+
+
+def _detected(registry: Registry, env: Mapping[str, str]) -> Spec | None:
     load_plugins(env)
     for target in provider_order(env):
         for spec in registry:
             if spec.target == target and spec.auto and registry.availability(spec, env).at_once:
                 log.info("%s: %s@%s chosen by auto-detection", registry.kind, spec.name, spec.target)
-                return registry.create(spec)
+                return cast(Spec, spec)
+    return None
+
+
+def _default(registry: Registry, last: str, env: Mapping[str, str] | None) -> object:
+    env = os.environ if env is None else env
+    chosen = env.get(_VARIABLES[registry.kind], "").strip()
+    if chosen:
+        return _create(registry, chosen, env)
+    if (spec := _detected(registry, env)) is not None:
+        return registry.create(spec)
     if last == "fake":
-        log.warning(
-            "no embedding provider is available: using the fake embedder, whose vectors mean nothing; "
-            "run: bench providers"
-        )
+        log.warning(NOTHING_AVAILABLE)
     return _create(registry, last, env)

@@ -9,19 +9,49 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from rag_core.errors import InvalidArgumentError
 
-__all__ = ["compile_where"]
+__all__ = ["Group", "Leaf", "Node", "compile_where", "parse_where", "tree_test"]
 
 Test = Callable[[Mapping[str, Any]], bool]
 _ORDERED = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
 _MISSING = object()
 
 
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One comparison: ``sign`` is ``$eq``, ``$in`` (``wanted`` is a list), or one of the four orders."""
+
+    field: str
+    sign: str
+    wanted: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """``and`` or ``or`` of any number of parts (none: true, false), or ``not`` of one."""
+
+    join: Literal["and", "or", "not"]
+    parts: tuple[Node, ...]
+
+
+Node = Leaf | Group
+
+
 def compile_where(where: Mapping[str, Any]) -> Test:
     """A function that tells whether a document's metadata satisfy ``where``.
+
+    Raises:
+        InvalidArgumentError: an unknown operator, or a value of a kind the operator does not take.
+    """
+    return tree_test(parse_where(where))
+
+
+def parse_where(where: Mapping[str, Any]) -> Node:
+    """``where`` as a tree, in which ``$ne`` and ``$nin`` are ``not`` of ``$eq`` and ``$in``.
 
     Raises:
         InvalidArgumentError: an unknown operator, or a value of a kind the operator does not take.
@@ -31,49 +61,71 @@ def compile_where(where: Mapping[str, Any]) -> Test:
     for name in where:
         if not isinstance(name, str):
             raise InvalidArgumentError(f"where: a field is {name!r}; accepted: a string")
-    tests = [_clause(name, value) for name, value in where.items()]
-    return lambda metadata: all(test(metadata) for test in tests)
+    return _all([_clause(name, value) for name, value in where.items()])
 
 
-def _clause(name: str, value: Any) -> Test:
+def _all(parts: list[Node]) -> Node:
+    return parts[0] if len(parts) == 1 else Group("and", tuple(parts))
+
+
+def _clause(name: str, value: Any) -> Node:
     if name in ("$and", "$or"):
         if not isinstance(value, (list, tuple)) or not value:
             raise InvalidArgumentError(f"where: {name} takes a non-empty list of filters, not {value!r}")
-        parts = [compile_where(part) for part in value]
-        join = all if name == "$and" else any
-        return lambda metadata: join(part(metadata) for part in parts)
+        return Group("and" if name == "$and" else "or", tuple(parse_where(part) for part in value))
     if name == "$not":
-        inner = compile_where(value)
-        return lambda metadata: not inner(metadata)
+        return Group("not", (parse_where(value),))
     if name.startswith("$"):
         raise InvalidArgumentError(
             f"where: unknown operator {name!r}; accepted here: $and, $or, $not, or a field"
         )
     if isinstance(value, Mapping):
-        tests = [_comparison(name, sign, wanted) for sign, wanted in value.items()]
-        if not tests:
+        if not value:
             raise InvalidArgumentError(f"where: field {name!r} has an empty condition")
-        return lambda metadata: all(test(metadata.get(name, _MISSING)) for test in tests)
-    return lambda metadata: _equal(metadata.get(name, _MISSING), value)
+        return _all([_comparison(name, sign, wanted) for sign, wanted in value.items()])
+    return Leaf(name, "$eq", value)
 
 
-def _comparison(name: str, sign: str, wanted: Any) -> Callable[[Any], bool]:
-    if sign == "$eq":
-        return lambda value: _equal(value, wanted)
-    if sign == "$ne":
-        return lambda value: not _equal(value, wanted)
+def _comparison(name: str, sign: str, wanted: Any) -> Node:
+    if sign in ("$eq", "$ne"):
+        found = Leaf(name, "$eq", wanted)
+        return found if sign == "$eq" else Group("not", (found,))
     if sign in ("$in", "$nin"):
         if not isinstance(wanted, (list, tuple, set, frozenset)):
             raise InvalidArgumentError(f"where: {name}: {sign} takes a list, not {wanted!r}")
-        values = list(wanted)
-        if sign == "$in":
-            return lambda value: any(_equal(value, one) for one in values)
-        return lambda value: not any(_equal(value, one) for one in values)
+        found = Leaf(name, "$in", list(wanted))
+        return found if sign == "$in" else Group("not", (found,))
     if sign in _ORDERED:
-        compare = _ORDERED[sign]
-        return lambda value: _comparable(value, wanted) and bool(compare(value, wanted))
+        return Leaf(name, sign, wanted)
     accepted = "$eq, $ne, $in, $nin, " + ", ".join(_ORDERED)
     raise InvalidArgumentError(f"where: field {name!r} has unknown operator {sign!r}; accepted: {accepted}")
+
+
+def tree_test(node: Node) -> Test:
+    """A function that tells whether a document's metadata satisfy the tree ``node``."""
+    if isinstance(node, Leaf):
+        return _leaf_test(node)
+    parts = [tree_test(part) for part in node.parts]
+    if node.join == "not":
+        (inner,) = parts
+        return lambda metadata: not inner(metadata)
+    join = all if node.join == "and" else any
+    return lambda metadata: join(part(metadata) for part in parts)
+
+
+def _leaf_test(leaf: Leaf) -> Test:
+    name, wanted = leaf.field, leaf.wanted
+    if leaf.sign == "$eq":
+        return lambda metadata: _equal(metadata.get(name, _MISSING), wanted)
+    if leaf.sign == "$in":
+        return lambda metadata: any(_equal(metadata.get(name, _MISSING), one) for one in wanted)
+    compare = _ORDERED[leaf.sign]
+
+    def ordered(metadata: Mapping[str, Any]) -> bool:
+        value = metadata.get(name, _MISSING)
+        return _comparable(value, wanted) and bool(compare(value, wanted))
+
+    return ordered
 
 
 def _equal(value: Any, wanted: Any) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rag_core.errors import InvalidArgumentError, RagCoreError
-from rag_core.fusion import rrf
+from rag_core.fusion import Leg, check_method, fuse
 from rag_core.protocols import EmbedProvider, Reranker, Retriever, VectorStore
 from rag_core.reranking import check_mix, interpolate, rerank_ranking
 from rag_core.stores.identity import check_identity, check_k
@@ -21,6 +21,9 @@ class VectorRetriever:
     Raises:
         IdentityMismatchError: the store was built by another embedder; before anything is embedded.
     """
+
+    #: The least cosine.
+    floor = -1.0
 
     def __init__(self, embedder: EmbedProvider, store: VectorStore) -> None:
         check_identity(store, store.identity, embedder.fingerprint)
@@ -44,7 +47,10 @@ class VectorRetriever:
 
 
 class HybridRetriever:
-    """Legs searched to depth ``pool`` each and fused by reciprocal ranks.
+    """Legs searched to depth ``pool`` each and fused, by reciprocal ranks unless ``fusion`` says otherwise.
+
+    ``fusion`` is one of :data:`rag_core.fusion.METHODS`. A leg with a method ``evidence``, as
+    :class:`~rag_core.bm25.BM25` has one, tells ``adaptive`` what its index knows of the query.
 
     A query on which one leg fails counts as failed: a benchmark that went on with the other leg
     would measure another system. With ``degrade``, as an application wants it, the other legs answer and
@@ -58,14 +64,17 @@ class HybridRetriever:
         rrf_k: float = 60.0,
         weights: Sequence[float] | None = None,
         *,
+        fusion: str = "rrf",
         degrade: bool = False,
     ) -> None:
+        check_method(fusion)
         if not legs:
             raise InvalidArgumentError("HybridRetriever has no legs; accepted: one or more retrievers")
         check_k(pool)
         self.legs, self.pool, self.rrf_k, self.weights = list(legs), pool, rrf_k, weights
-        self.degrade = degrade
-        self.name = "hybrid(" + ", ".join(leg.name for leg in legs) + ")"
+        self.fusion, self.degrade = fusion, degrade
+        kind = "hybrid" if fusion == "rrf" else f"hybrid {fusion}"
+        self.name = f"{kind}({', '.join(leg.name for leg in legs)})"
 
     def search(self, queries: Sequence[Query], k: int, where: Mapping[str, Any] | None = None) -> Run:
         """The best ``k`` of the fused legs."""
@@ -81,9 +90,16 @@ class HybridRetriever:
         for query in queries:
             if query.query_id not in failed:
                 lists = [run.rankings.get(query.query_id, EMPTY_RANKING) for run in runs]
-                fused = rrf(lists, k=self.rrf_k, weights=self.weights)
-                rankings[query.query_id] = fused.top(k)
+                legs = [self._leg(leg, query, found, where) for leg, found in zip(self.legs, lists)]
+                fused = fuse(legs, self.fusion, k=self.rrf_k, weights=self.weights)
+                rankings[query.query_id] = fused.ranking.top(k)
         return Run(self.name, rankings, failed, degraded)
+
+    def _leg(self, leg: Retriever, query: Query, found: Ranking, where: Mapping[str, Any] | None) -> Leg:
+        evidence = getattr(leg, "evidence", None)
+        if self.fusion == "rrf" or evidence is None:
+            return Leg(leg.name, found, depth=self.pool, floor=getattr(leg, "floor", None))
+        return Leg(leg.name, found, evidence(query, found, where), self.pool)
 
 
 class RerankedRetriever:

@@ -21,6 +21,25 @@
     [prices]                               # optional: USD for 1,000,000 tokens, in place of the table's
     "openai:text-embedding-3-small" = 0.02
 
+    # the other tables are for the rag command, and an embedding service passes them over
+    [rerank]
+    provider = "minilm-l12@cpu"            # a spec string
+    fallback = ["noop"]                    # one, or a list, in order; optional
+    mix = "scores"                         # or "ranks": fuse the reranker's order with the one before it
+    timeout_s = 10                         # then the fused order stands, with a warning
+    template = "{title} ({date})\\n{text}"  # what the reranker reads; fields of the metadata
+
+    [index]                                # how `rag ingest` builds one
+    store = "flat"
+    chunk_tokens = 256
+    overlap = 32
+
+    [search]
+    top_k = 10
+    candidate_pool = 50                    # documents that each leg gives to the fusion
+    rrf_k = 60.0
+    score_threshold = 0.2                  # hits below it are dropped; without it, none
+
 Keys of services are read from the environment and never stand here.
 """
 
@@ -49,6 +68,20 @@ TABLES: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     },
     "limits": {"max_usd": (int, float), "first_pause_s": (int, float), "last_pause_s": (int, float)},
     "prices": {},
+    "rerank": {
+        "provider": (str,),
+        "fallback": (str, list),
+        "mix": (str,),
+        "timeout_s": (int, float),
+        "template": (str,),
+    },
+    "index": {"store": (str,), "chunk_tokens": (int,), "overlap": (int,)},
+    "search": {
+        "top_k": (int,),
+        "candidate_pool": (int,),
+        "rrf_k": (int, float),
+        "score_threshold": (int, float),
+    },
 }
 _SAID = {
     str: "text",
@@ -69,6 +102,11 @@ class ServiceConfig:
         max_usd: budget; None for none.
         pauses: options of :class:`rag_core.chain.Pauses`.
         prices: ``provider:model`` -> USD for 1,000,000 tokens.
+        rerankers: spec strings; the first is the reranker, the others its fallback; empty where the file
+            names none.
+        rerank: ``mix``, ``timeout_s`` and ``template`` of ``[rerank]``, where they stand.
+        index: ``[index]`` as it stands.
+        search: ``[search]`` as it stands.
     """
 
     chain: list[Any] = field(default_factory=list)
@@ -76,10 +114,17 @@ class ServiceConfig:
     max_usd: float | None = None
     pauses: dict[str, Any] = field(default_factory=dict)
     prices: dict[str, float] = field(default_factory=dict)
+    rerankers: list[str] = field(default_factory=list)
+    rerank: dict[str, Any] = field(default_factory=dict)
+    index: dict[str, Any] = field(default_factory=dict)
+    search: dict[str, Any] = field(default_factory=dict)
 
 
-def read_config(path: str | Path) -> ServiceConfig:
+def read_config(path: str | Path, *, needs_provider: bool = True) -> ServiceConfig:
     """Read a ``rag.toml``.
+
+    Args:
+        needs_provider: False accepts a file that names no embedding provider, because another place may.
 
     Raises:
         InvalidArgumentError: there is no such file, it is not TOML, or a table, a key or a value is not
@@ -93,12 +138,16 @@ def read_config(path: str | Path) -> ServiceConfig:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidArgumentError(f"{path} is not TOML: {error}") from error
     _check(path, found)
-    embedding = found.get("embedding", {})
-    if "provider" not in embedding:
+    embedding, rerank = found.get("embedding", {}), dict(found.get("rerank", {}))
+    chain, rerankers = _chain(embedding), _chain(rerank)
+    if "provider" not in embedding and (needs_provider or chain):
         raise InvalidArgumentError(
             f'{path} names no provider; write: [embedding] provider = "e5-small" (run: bench providers)'
         )
-    fallback = embedding.get("fallback", [])
+    if rerankers and "provider" not in rerank:
+        raise InvalidArgumentError(
+            f'{path} names a fallback and no reranker; write: [rerank] provider = "minilm-l12"'
+        )
     cache = dict(found.get("cache", {}))
     if "dir" in cache:
         cache["folder"] = path.absolute().parent / Path(cache.pop("dir")).expanduser()
@@ -106,7 +155,7 @@ def read_config(path: str | Path) -> ServiceConfig:
         cache["disk_bytes"] = cache.pop("max_bytes")
     limits = found.get("limits", {})
     return ServiceConfig(
-        chain=[embedding["provider"], *([fallback] if isinstance(fallback, str) else fallback)],
+        chain=chain,
         cache=cache,
         max_usd=limits.get("max_usd"),
         pauses={
@@ -115,7 +164,18 @@ def read_config(path: str | Path) -> ServiceConfig:
             if key in limits
         },
         prices=dict(found.get("prices", {})),
+        rerankers=rerankers,
+        rerank={key: rerank[key] for key in ("mix", "timeout_s", "template") if key in rerank},
+        index=dict(found.get("index", {})),
+        search=dict(found.get("search", {})),
     )
+
+
+def _chain(table: Mapping[str, Any]) -> list[str]:
+    """``provider``, then ``fallback``, of those that stand in ``table``."""
+    fallback = table.get("fallback", [])
+    first = [table["provider"]] if "provider" in table else []
+    return [*first, *([fallback] if isinstance(fallback, str) else fallback)]
 
 
 def _check(path: Path, found: Mapping[str, Any]) -> None:

@@ -200,7 +200,12 @@ def _cell_settings(row: Row) -> Iterable[tuple[str, Any]]:
     if isinstance(fusion, Mapping):
         weights = fusion.get("weights")
         shown = "equal weights" if weights is None else f"weights {_plain(weights)}"
-        yield "fusion", f"{fusion.get('method')}, k = {_plain(fusion.get('k'))}, {shown}"
+        constant = f", k = {_plain(fusion['k'])}" if "k" in fusion else ""
+        yield "fusion", f"{fusion.get('method')}{constant}, {shown}"
+        means = own.get("mean_weights")
+        if isinstance(means, Mapping):
+            shown = ", ".join(f"{leg} {mean:.2f}" for leg, mean in means.items())
+            yield f"weights of {fusion.get('method')}, mean of the queries", shown
     if own.get("reranker"):
         yield f"reranker {row.cell.key.reranker}", own["reranker"]
 

@@ -19,6 +19,7 @@ from harness.render.format import (
     score,
     signed,
 )
+from harness.render.stores import stores
 from harness.render.strata import by_overlap
 from harness.render.variants import agreement
 from harness.results import ResultDocument, write_atomic
@@ -74,6 +75,7 @@ def render(document: ResultDocument, figures: Sequence[str] = (), plot_note: str
         agreement(document),
         blocks.speed(rows),
         blocks.stages(rows),
+        stores(rows),
         blocks.not_measured(document, rows),
         blocks.warnings(rows),
         blocks.counts(rows),

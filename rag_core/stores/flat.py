@@ -9,8 +9,6 @@ state before or after, never between.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from rag_core.embedding import normalised_rows
-from rag_core.errors import InvalidArgumentError, ProviderError, StoreError
+from rag_core.errors import StoreError
 from rag_core.filters import compile_where
 from rag_core.fingerprint import Fingerprint
 from rag_core.protocols import Vectors
-from rag_core.stores.identity import check_identity, check_k
+from rag_core.stores.files import replace_file
+from rag_core.stores.identity import check_identity, check_k, refuse_existing
+from rag_core.stores.rows import ROUNDING, checked_rows, rescored, unit_query
 from rag_core.types import EMPTY_RANKING, Ranking
 
 __all__ = ["FlatStore"]
@@ -32,12 +31,13 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 #: Masks kept for repeated filters, for example one per conversation of a data set.
 KEPT_MASKS = 256
-#: Rows whose float32 score is this close to the k-th best are scored again in float64.
-ROUNDING = 1e-5
 
 
 class FlatStore:
     """Vectors in one matrix, searched row by row; exact, and the fastest choice up to about 100,000 rows."""
+
+    #: An open store keeps its own rows, whatever other processes write.
+    is_snapshot = True
 
     def __init__(self, path: Path, identity: Fingerprint, generation: int) -> None:
         self.path = path
@@ -57,8 +57,7 @@ class FlatStore:
         Raises:
             StoreError: a store is there already.
         """
-        if (path / MANIFEST).exists():
-            raise StoreError(f"{path} already holds a store; open it, or delete the folder first")
+        refuse_existing(path)
         path.mkdir(parents=True, exist_ok=True)
         store = cls(path, identity, generation=0)
         store._write([], [], store._vectors)
@@ -103,6 +102,11 @@ class FlatStore:
         """Rows stored."""
         return len(self._ids)
 
+    def vectors_of(self, ids: Sequence[str]) -> Vectors:
+        """The stored rows of ``ids``, float32 ``(n, dim)``. KeyError where one is unknown."""
+        self._check_open()
+        return np.asarray(self._vectors[[self._row_of[doc_id] for doc_id in ids]], np.float32)
+
     def upsert(
         self, ids: Sequence[str], vectors: Vectors, metadata: Sequence[Mapping[str, Any]] | None = None
     ) -> None:
@@ -117,14 +121,7 @@ class FlatStore:
             InvalidArgumentError: another number or width, a repeated id, a row without direction.
         """
         self._check_open()
-        if len(set(ids)) != len(ids) or not all(ids):
-            raise InvalidArgumentError(f"{self.path}: ids must be distinct and non-empty; got {len(ids)} ids")
-        if metadata is not None and len(metadata) != len(ids):
-            raise InvalidArgumentError(f"{self.path}: {len(metadata)} metadata for {len(ids)} ids")
-        try:
-            rows = normalised_rows(vectors, len(ids), self._identity.dim, str(self._identity))
-        except ProviderError as error:
-            raise InvalidArgumentError(f"{self.path}: {error}") from error
+        rows, _ = checked_rows(self.path, self._identity, ids, vectors, metadata)
         all_ids, all_metadata, row_of = list(self._ids), list(self._metadata), dict(self._row_of)
         fresh = [position for position, doc_id in enumerate(ids) if doc_id not in row_of]
         for position in fresh:
@@ -163,15 +160,10 @@ class FlatStore:
         """
         self._check_open()
         check_k(k)
-        query = np.asarray(vector, dtype=np.float32).ravel()
-        if query.shape != (self._identity.dim,):
-            raise InvalidArgumentError(
-                f"{self.path}: the query vector is {query.size} wide; the store is {self._identity.dim} wide"
-            )
-        length = float(np.sqrt(np.dot(query.astype(np.float64), query)))
-        if length == 0 or not self._ids:
+        unit = unit_query(self.path, self._identity, vector)
+        if unit is None or not self._ids:
             return EMPTY_RANKING
-        scores = self._vectors @ (query / np.float32(length))
+        scores = self._vectors @ unit
         if where:
             allowed = np.flatnonzero(self._mask(where))
             if not allowed.size:
@@ -185,8 +177,7 @@ class FlatStore:
         else:
             near = np.arange(scores.size)
         rows = near if allowed is None else allowed[near]
-        exact = np.einsum("ij,j->i", self._vectors[rows], query / length, dtype=np.float64)
-        return Ranking.from_scores(((self._ids[r], s) for r, s in zip(rows, exact.tolist())), k)
+        return rescored([self._ids[row] for row in rows], self._vectors[rows], unit, k)
 
     def close(self) -> None:
         """Release the mapping; further calls raise StoreError."""
@@ -220,10 +211,12 @@ class FlatStore:
             "identity": self._identity.as_dict(),
             "files": names,
         }
-        _replace(self.path / names["vectors"], lambda stream: np.save(stream, vectors, allow_pickle=False))
-        _replace(self.path / names["rows"], lambda stream: stream.write(rows.encode("utf-8")))
+        replace_file(
+            self.path / names["vectors"], lambda stream: np.save(stream, vectors, allow_pickle=False)
+        )
+        replace_file(self.path / names["rows"], lambda stream: stream.write(rows.encode("utf-8")))
         text = json.dumps(manifest, indent=1, ensure_ascii=False)
-        _replace(self.path / MANIFEST, lambda stream: stream.write(text.encode("utf-8")))
+        replace_file(self.path / MANIFEST, lambda stream: stream.write(text.encode("utf-8")))
         self._generation = generation
         self._load(manifest)
         for stale in (*self.path.glob("vectors-*.npy"), *self.path.glob("rows-*.json")):
@@ -248,17 +241,3 @@ class FlatStore:
         self._ids, self._metadata, self._vectors = ids, metadata, vectors
         self._row_of = {doc_id: row for row, doc_id in enumerate(ids)}
         self._masks.clear()
-
-
-def _replace(path: Path, write: Any) -> None:
-    """Write under a temporary name, flush to disk, rename."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            write(stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rag_core.fingerprint import Fingerprint
 from rag_core.protocols import VectorStore
 from rag_core.stores import STORES, create_store, open_store
@@ -18,7 +20,8 @@ def _case(name: str) -> type[VectorStoreConformance]:
     def reopen(self: Any, path: Path, identity: Fingerprint | None = None) -> VectorStore:
         return open_store(name, path, identity)
 
-    return type(f"Test_{name}", (VectorStoreConformance,), {"make": make, "reopen": reopen})
+    case = type(f"Test_{name}", (VectorStoreConformance,), {"make": make, "reopen": reopen})
+    return pytest.mark.stores_external(case) if STORES[name].requires else case
 
 
 globals().update({case.__name__: case for case in map(_case, STORES)})

@@ -102,7 +102,7 @@ def test_show_prints_what_scripts_rely_on(result: Path) -> None:
     lines = bench("show", str(result), "--format", "tsv").stdout.splitlines()
     header = lines[0].split("\t")
     metrics = ["ndcg@10", "precision@5", "recall@10", "mrr@10", "map@100", "success@5"]
-    keys = ["data", "provider", "target", "dtype", "store", "pipeline", "reranker", "status"]
+    keys = ["data", "provider", "target", "dtype", "store", "pipeline", "reranker", "fusion", "status"]
     assert header == [*keys, *metrics, "p50_s", "p95_s", "docs_per_s", "peak_rss_bytes"]
     assert len(lines) == 5  # bm25, the baseline, and vector and hybrid of the sibling
     rows = json.loads(bench("show", str(result), "--format", "json").stdout)

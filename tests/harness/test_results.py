@@ -17,6 +17,7 @@ from harness.results import (
     MetricResult,
     ResultDocument,
     ResultError,
+    file_name,
     load_result,
     strict,
     write_atomic,
@@ -124,3 +125,27 @@ def test_writing_leaves_the_old_file_when_it_fails(tmp_path: Path, monkeypatch: 
         write_atomic(file, "new")
     assert file.read_text() == "old"
     assert [path.name for path in file.parent.iterdir()] == ["result.json"]
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "given", "fusion"),
+    [
+        ("vector", "", "-"),
+        ("vector", "adaptive", "-"),
+        ("hybrid", "", "rrf"),
+        ("hybrid+rerank", "-", "rrf"),
+        ("hybrid", "zscore", "zscore"),
+    ],
+)
+def test_a_key_knows_how_its_legs_were_fused(pipeline: str, given: str, fusion: str) -> None:
+    assert CellKey("d", "p", "cpu", "q4", "flat", pipeline, "-", given).fusion == fusion
+
+
+def test_keys_of_results_without_a_fusion_stay_what_they_were() -> None:
+    values = {"data": "d", "provider": "p", "target": "cpu", "dtype": "q4", "store": "flat"}
+    old = CellKey(**values, pipeline="hybrid", reranker="-")
+    assert old == CellKey(**values, pipeline="hybrid", reranker="-", fusion="rrf")
+    assert old.cell_id == "p/cpu/q4/flat/hybrid/-"
+    other = CellKey(**values, pipeline="hybrid", reranker="-", fusion="adaptive")
+    assert other.cell_id == "p/cpu/q4/flat/hybrid/-/adaptive"
+    assert file_name(other) != file_name(old)

@@ -19,7 +19,7 @@ import pytest
 from harness.config import RunSpec
 from harness.results import load_result, result_schema
 from harness.runner import Event, ResultConflictError, plan, run
-from rag_core.errors import InvalidArgumentError, UnknownNameError
+from rag_core.errors import InvalidArgumentError, RagCoreError, UnknownNameError
 from rag_core.registry import EMBEDDERS
 
 PLUGIN = """
@@ -298,6 +298,60 @@ def test_names_are_checked_before_anything_starts(data: Path, tmp_path: Path) ->
     with pytest.raises(UnknownNameError, match="reranker 'nop'"):
         run(spec(data, "fake", rerankers=("nop",)), tmp_path / "out")
     assert not (tmp_path / "out" / "result.json").exists()
+
+
+def test_every_fusion_method_has_a_hybrid_cell(data: Path, tmp_path: Path) -> None:
+    settings = {
+        "pipelines": ("vector", "hybrid", "hybrid+rerank"),
+        "rerankers": ("noop",),
+        "fusions": ("adaptive", "rrf", "zscore"),
+    }
+    document = run(spec(data, "fake", **settings), tmp_path / "out")
+    cells = {(cell.key.pipeline, cell.key.fusion): cell for cell in document.cells}
+    assert list(cells) == [
+        ("vector", "-"),
+        *(("hybrid", method) for method in ("adaptive", "rrf", "zscore")),
+        ("hybrid+rerank", "adaptive"),
+    ]
+    assert document.baseline == cells["hybrid", "rrf"].key.cell_id
+    adaptive = cells["hybrid", "adaptive"]
+    assert adaptive.settings["fusion"] == {"method": "adaptive", "weights": None}
+    assert sum(adaptive.settings["mean_weights"].values()) == pytest.approx(1, abs=1e-3)
+    assert cells["hybrid", "rrf"].settings["fusion"] == {"method": "rrf", "k": 60.0, "weights": None}
+    assert "mean_weights" not in cells["hybrid", "rrf"].settings
+    reranked = cells["hybrid+rerank", "adaptive"]
+    assert reranked.metrics["ndcg@10"].per_query == adaptive.metrics["ndcg@10"].per_query
+    jsonschema.validate(document.as_dict(), result_schema())
+    assert len({path.name for path in (tmp_path / "out" / "runs").glob("*.run")}) == 5
+
+
+def test_methods_may_be_added_to_a_finished_run(data: Path, tmp_path: Path) -> None:
+    first = run(spec(data, "fake"), tmp_path / "out")
+    again = run(spec(data, "fake", fusions=("rrf", "adaptive")), tmp_path / "out")
+    assert [cell.key.fusion for cell in again.cells if not cell.resumed] == ["adaptive"]
+    assert {c.key for c in first.cells} < {c.key for c in again.cells}
+
+
+@pytest.mark.parametrize("fusions", [(), ("best",)])
+def test_unknown_fusion_methods_are_refused(data: Path, fusions: tuple[str, ...]) -> None:
+    with pytest.raises(RagCoreError, match="accepted: rrf, relative, zscore, convex, adaptive"):
+        spec(data, "fake", fusions=fusions)
+
+
+def test_the_baseline_is_fused_by_ranks(data: Path) -> None:
+    jobs, _ = plan(spec(data, "fake", "fake-minilm", baseline_only=True, fusions=("adaptive", "zscore")))
+    fusions = {job.label: [key.fusion for key in job.cells] for job in jobs}
+    assert fusions == {"bm25": ["-"], "fake@cpu": ["rrf"], "fake-minilm@cpu": ["-", "adaptive", "zscore"]}
+
+
+def test_a_store_without_its_package_is_skipped_with_the_reason(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "lancedb", None)
+    jobs, skipped = plan(spec(data, "fake", stores=("flat", "lancedb?index=flat")))
+    assert {key.store for job in jobs if job.kind == "provider" for key in job.cells} == {"flat"}
+    assert {cell.key.store for cell in skipped} == {"lancedb?index=flat"}
+    assert all("pip install 'rag-core-bench[lancedb]'" in (cell.reason or "") for cell in skipped)
 
 
 def test_the_baseline_runs_hybrid_only(data: Path) -> None:

@@ -13,7 +13,7 @@ from harness.tables import pipe_table, records, show, terminal_table
 from rag_core.errors import InvalidArgumentError
 
 HEADER = [
-    *("data", "provider", "target", "dtype", "store", "pipeline", "reranker", "status"),
+    *("data", "provider", "target", "dtype", "store", "pipeline", "reranker", "fusion", "status"),
     *("ndcg@10", "precision@5", "recall@10", "mrr@10", "map@100", "success@5"),
     *("p50_s", "p95_s", "docs_per_s", "peak_rss_bytes"),
 ]
@@ -24,10 +24,10 @@ def test_tsv_has_one_row_per_cell_at_full_precision(document: ResultDocument) ->
     assert lines[0] == HEADER
     assert len(lines) == 1 + len(document.cells)
     assert {len(line) for line in lines} == {len(HEADER)}
-    assert lines[3][:8] == ["civic", "e5-small", "cpu", "q4", "flat", "vector", "-", "ok"]
-    assert float(lines[3][8]) == document.cells[2].mean("ndcg@10")
+    assert lines[3][:9] == ["civic", "e5-small", "cpu", "q4", "flat", "vector", "-", "-", "ok"]
+    assert float(lines[3][9]) == document.cells[2].mean("ndcg@10")
     assert lines[3][-1] == "410000000"
-    assert lines[-1] == ["civic", "broken", "cpu", "-", "flat", "hybrid", "-", "failed", *[""] * 10]
+    assert lines[-1] == ["civic", "broken", "cpu", "-", "flat", "hybrid", "-", "rrf", "failed", *[""] * 10]
 
 
 def test_tsv_fields_hold_no_tab_and_no_nan(document: ResultDocument) -> None:
@@ -38,9 +38,9 @@ def test_tsv_fields_hold_no_tab_and_no_nan(document: ResultDocument) -> None:
     document.cells[1].status = "o\tk\n"
     lines = show(document, "tsv").splitlines()
     assert len(lines) == 9
-    assert lines[1].split("\t")[8] == ""
-    assert lines[1].split("\t")[14] == ""
-    assert lines[2].split("\t")[7] == "o k"
+    assert lines[1].split("\t")[9] == ""
+    assert lines[1].split("\t")[15] == ""
+    assert lines[2].split("\t")[8] == "o k"
 
 
 def test_json_is_a_strict_list_of_objects(document: ResultDocument) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.command import provider_table
+from rag_core.stores import STORES
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 
@@ -17,6 +18,12 @@ def test_the_provider_table_is_the_registry() -> None:
     assert found, "the README has lost its provider table"
     written = [line for line in found[1].splitlines() if line]
     assert written == provider_table(), "run: bench providers --format md"
+
+
+def test_the_store_table_is_that_of_the_code() -> None:
+    for name, spec in STORES.items():
+        extra = f"`{spec.extra}` " if spec.extra else ""
+        assert f"| `{name}` | {extra}| {spec.note} |\n" in README
 
 
 def test_the_library_example_runs(
@@ -34,7 +41,7 @@ def test_every_command_it_names_exists() -> None:
 
     names = {c.name or c.callback.__name__ for c in app.registered_commands if c.callback}
     names |= {f"data {c.name or c.callback.__name__}" for c in data_app.registered_commands if c.callback}
-    named = {m.strip() for m in re.findall(r"`bench ((?:data )?[a-z]+)", README)}
+    named = {m.strip() for m in re.findall(r"`bench ((?:data )?[a-z-]+)", README)}
     assert named <= names
     assert {"run", "show", "report", "diff", "providers", "doctor"} <= named
 

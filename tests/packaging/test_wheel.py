@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -57,8 +58,12 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def bench(installed: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return script("bench", installed, cwd, *arguments)
+
+
+def script(name: str, installed: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "RAG_PLUGINS")}
-    command = [str(installed / "bin" / "bench"), *arguments]
+    command = [str(installed / "bin" / name), *arguments]
     return subprocess.run(
         command, cwd=cwd, env={**env, "CI": "true"}, capture_output=True, text=True, check=False
     )
@@ -98,3 +103,13 @@ def test_the_packages_come_from_the_wheel(installed: Path, tmp_path: Path) -> No
     for package in ("rag_core", "providers", "harness"):
         line = next(line for line in done.stdout.splitlines() if line.split()[:1] == [package])
         assert Path(line.split()[1]).is_relative_to(installed.resolve())
+
+
+def test_the_rag_command_indexes_and_searches(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "ferry.md").write_text("# Ferry\n\nThe ferry to the island leaves at nine.\n")
+    made = script("rag", installed, tmp_path, "ingest", "notes", "--index", "here", "--provider", "fake")
+    assert made.returncode == 0, made.stderr
+    done = script("rag", installed, tmp_path, "search", "ferry island", "--index", "here", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["hits"][0]["metadata"]["source"] == "ferry.md"

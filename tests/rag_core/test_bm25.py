@@ -340,3 +340,42 @@ def test_bad_constants(k1: float, b: float) -> None:
 def test_ids_must_be_distinct() -> None:
     with pytest.raises(InvalidArgumentError, match="'d' stands twice"):
         BM25.build([Document("d", "x"), Document("d", "y")], RAW)
+
+
+def test_evidence_by_hand() -> None:
+    index = BM25.build(corpus("a b", "a c", "d", ""), RAW)
+    query = Query("q", "a b x")
+    ranking = index.search([query], 5).rankings["q"]
+    found = index.evidence(query, ranking)
+
+    def idf(n: int) -> float:
+        return math.log(1 + (3 - n + 0.5) / (n + 0.5))
+
+    assert ranking.doc_ids[0] == "d1"
+    assert found.coverage == pytest.approx((idf(2) + idf(1)) / (idf(2) + idf(1) + idf(0)))
+    assert found.n_documents == 3
+
+
+@pytest.mark.parametrize("text", ["", "zzz"])
+def test_evidence_of_a_query_that_finds_nothing(text: str) -> None:
+    index = BM25.build(corpus("a b"), RAW)
+    query = Query("q", text)
+    assert index.evidence(query, index.top(text, 5)).coverage == 0
+
+
+def test_evidence_counts_the_documents_that_a_filter_leaves(tmp_path: Path) -> None:
+    documents = [Document(f"d{i}", "a b c", metadata={"part": i % 3}) for i in range(9)]
+    BM25.build(documents, RAW).save(tmp_path)
+    index = BM25.open(tmp_path)
+    query, where = Query("q", "c a"), {"part": 1}
+    found = index.evidence(query, index.search([query], 5, where).rankings["q"], where)
+    assert (found.coverage, found.n_documents) == (1.0, 3)
+
+
+def test_evidence_looks_at_the_best_three(tmp_path: Path) -> None:
+    index = BM25.build(corpus("a a a", "a a", "a b", "a c b"), RAW)
+    query = Query("q", "a b c")
+    ranking = index.search([query], 9).rankings["q"]
+    assert index.evidence(query, ranking).coverage == pytest.approx(1.0)
+    worst_first = type(ranking).from_scores((d, float(i)) for i, d in enumerate(ranking.doc_ids))
+    assert index.evidence(query, worst_first).coverage < 1

@@ -31,6 +31,8 @@ def test_importing_the_library_loads_numpy_and_nothing_else() -> None:
 import sys
 before = set(sys.modules)
 import rag_core, json
+for name in rag_core.__all__:
+    getattr(rag_core, name)
 names = {name.partition(".")[0] for name in set(sys.modules) - before}
 print(json.dumps(sorted(names - set(sys.stdlib_module_names))))
 """
@@ -65,10 +67,10 @@ def test_detection_is_quick_and_imports_nothing_heavy() -> None:
 import sys, json, time
 import rag_core
 from rag_core.registry import EMBEDDERS, RERANKERS, load_plugins
-started = time.perf_counter()
+started = time.process_time()
 load_plugins()
 asked = [(s.name, r.availability(s).ok) for r in (EMBEDDERS, RERANKERS) for s in r]
-seconds = time.perf_counter() - started
+seconds = time.process_time() - started
 print(json.dumps([seconds, len(asked), sorted({m.partition(".")[0] for m in sys.modules})]))
 """
     )

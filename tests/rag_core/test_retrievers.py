@@ -9,8 +9,8 @@ import pytest
 
 from rag_core import Document, Query, get_embedder, get_reranker
 from rag_core.bm25 import BM25
-from rag_core.errors import IdentityMismatchError, InvalidArgumentError, ProviderError
-from rag_core.fusion import rrf
+from rag_core.errors import IdentityMismatchError, InvalidArgumentError, ProviderError, UnknownNameError
+from rag_core.fusion import METHODS, Leg, fuse, rrf
 from rag_core.protocols import Retriever
 from rag_core.reranking import interpolate, reorder
 from rag_core.retrievers import HybridRetriever, RerankedRetriever, VectorRetriever
@@ -67,6 +67,23 @@ def test_hybrid_is_rrf_of_the_legs(tmp_path: Path) -> None:
     lists = [leg.search(QUERIES, 2).rankings["q1"] for leg in legs]
     found = HybridRetriever(legs, pool=2, rrf_k=10, weights=[2, 1]).search(QUERIES, 9).rankings["q1"]
     assert found == rrf(lists, k=10, weights=[2, 1])
+
+
+@pytest.mark.parametrize("method", METHODS[1:])
+def test_hybrid_by_another_method(tmp_path: Path, method: str) -> None:
+    near, words = vector_leg(tmp_path), BM25.build(DOCUMENTS)
+    hybrid = HybridRetriever([near, words], pool=2, fusion=method, weights=[2, 1])
+    query, where = QUERIES[0], {"kind": "transport"}
+    lists = [leg.search([query], 2, where).rankings["q1"] for leg in (near, words)]
+    legs = [
+        Leg("vector:fake", lists[0], depth=2, floor=-1.0),
+        Leg("bm25", lists[1], words.evidence(query, lists[1], where), 2),
+    ]
+    expected = fuse(legs, method, weights=[2, 1]).ranking
+    assert hybrid.search([query], 9, where).rankings["q1"] == expected
+    assert hybrid.name == f"hybrid {method}(vector:fake, bm25)"
+    with pytest.raises(UnknownNameError, match="fusion 'best'"):
+        HybridRetriever([words], fusion="best")
 
 
 def test_noop_keeps_the_fused_order_bit_for_bit(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Joining several rankings of the same query into one."""
+"""Fusion by ranks: scores are not read, so that their scales do not matter."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from itertools import islice
 
 from rag_core.errors import InvalidArgumentError
+from rag_core.fusion.legs import Fused, Leg, checked_weights
 from rag_core.types import Ranking
 
-__all__ = ["rrf"]
+__all__ = ["fuse_ranks", "rrf"]
 
 
 def rrf(
@@ -42,7 +43,7 @@ def rrf(
         raise InvalidArgumentError(f"rrf: k is {k}; accepted: a finite number above 0")
     if depth is not None and depth < 1:
         raise InvalidArgumentError(f"rrf: depth is {depth}; accepted: a whole number from 1")
-    factors = _checked_weights(weights, len(rankings))
+    factors = checked_weights(weights, len(rankings), "rrf")
     terms: dict[str, list[float]] = {}
     for ranking, weight in zip(rankings, factors):
         if weight == 0:
@@ -59,15 +60,18 @@ def rrf(
     )
 
 
-def _checked_weights(weights: Sequence[float] | None, legs: int) -> list[float]:
-    if weights is None:
-        return [1.0] * legs
-    values = [float(weight) for weight in weights]
-    if len(values) != legs:
-        raise InvalidArgumentError(f"rrf: {len(values)} weights for {legs} lists; accepted: one per list")
-    for weight in values:
-        if not math.isfinite(weight) or weight < 0:
-            raise InvalidArgumentError(f"rrf: a weight is {weight}; accepted: finite numbers from 0")
-    if legs and not any(values):
-        raise InvalidArgumentError("rrf: all weights are 0; accepted: at least one above 0")
-    return values
+def fuse_ranks(legs: Sequence[Leg], k: float = 60.0, weights: Sequence[float] | None = None) -> Fused:
+    """:func:`rrf` of ``legs`` with what each of them added to each document.
+
+    Raises:
+        InvalidArgumentError: bad ``k`` or ``weights``.
+    """
+    ranking = rrf([leg.ranking for leg in legs], k, weights)
+    factors = checked_weights(weights, len(legs), "rrf")
+    points = [
+        {d: factor / (k + rank) for rank, d in enumerate(leg.ranking.doc_ids, 1)} if factor else {}
+        for leg, factor in zip(legs, factors)
+    ]
+    names = tuple(leg.name for leg in legs)
+    n = len(legs)
+    return Fused(ranking, "rrf", names, tuple(factors), ("",) * n, tuple(points), (0.0,) * n)

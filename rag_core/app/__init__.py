@@ -1,0 +1,1 @@
+"""The `rag` command and the MCP server, on top of the library, which imports none of this."""

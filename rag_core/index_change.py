@@ -1,0 +1,237 @@
+"""The three ways to a new version: ingest, delete, rebuild. Each holds the writer's lock from end to end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from rag_core.errors import ProviderError
+from rag_core.fingerprint import Fingerprint
+from rag_core.index_files import Manifest, clean, disk_errors, writing
+from rag_core.index_ingest import Ingest, classify, embed_all, vector_check
+from rag_core.index_journal import Journal
+from rag_core.index_report import IngestPlan, IngestReport
+from rag_core.index_sources import Given, removed_rows, source_of
+from rag_core.index_table import EMPTY, FAILED, LIVE, ROW, SegmentWriter
+from rag_core.index_view import Version, is_snapshot
+from rag_core.index_write import Change, commit, new_name, recover
+from rag_core.progress import Progress
+from rag_core.protocols import EmbedProvider
+from rag_core.stores import create_store
+
+__all__ = ["delete_rows", "ingest_documents", "plan_documents", "rebuild_rows"]
+
+
+@contextmanager
+def _newest(folder: Path, shown: Version, wanted: Fingerprint | None) -> Iterator[Version]:
+    """The version in force, for its one writer, with what killed writers left put in order.
+
+    A store that is a snapshot is opened anew, so that searches under way keep theirs.
+    """
+    with writing(folder):
+        manifest = Manifest.read(folder)
+        shares = not is_snapshot(shown.store.store) and manifest.vectors == shown.manifest.vectors
+        version = Version.open(folder, wanted, shown.store.store if shares else None)
+        try:
+            recover(folder, version, version.store.store)
+            yield version
+        finally:
+            if not shares:
+                version.close()
+
+
+def _segment(folder: Path, version: Version) -> SegmentWriter:
+    return SegmentWriter(folder / "texts" / f"{new_name(version.manifest.generation + 1)}.jsonl")
+
+
+def ingest_documents(
+    folder: Path,
+    shown: Version,
+    embedder: EmbedProvider,
+    given: Given,
+    *,
+    prune: bool,
+    batch: int,
+    strict: bool,
+    progress: Progress | None,
+) -> tuple[Version, IngestReport]:
+    """See :meth:`rag_core.index.Index.ingest`; returns the version to show and the report."""
+    started = time.perf_counter()
+    identity = embedder.fingerprint
+    with _newest(folder, shown, identity) as old:
+        clean(folder, old.manifest)
+        journal = Journal(folder, identity)
+        segment = _segment(folder, old)
+        work = Ingest(
+            old, embedder, journal, segment, batch=batch, strict=strict, progress=progress, total=given.total
+        )
+        try:
+            work.take(given.documents)
+            gone = removed_rows(old.table, work.given, work.failed, given, prune=prune)
+        except BaseException:
+            segment.abandon()
+            raise
+        removed = {old.table.ids[row] for row in np.flatnonzero(gone).tolist()}
+        failed = {
+            doc_id: reason
+            for doc_id, reason in old.manifest.failed.items()
+            if doc_id not in work.seen
+            and doc_id not in removed
+            and source_of(doc_id) not in given.sources
+            and not (prune and doc_id not in old.documents)
+        } | work.failed
+        if work.ids or gone.any() or failed != dict(old.manifest.failed):
+            change = Change(
+                work.replaced | gone,
+                work.ids,
+                work.records,
+                failed,
+                old.manifest.store,
+                old.manifest.vectors,
+                identity,
+            )
+            commit(folder, old, change, segment, old.store.store, journal, progress)
+        else:
+            segment.abandon()
+            journal.discard()
+    shown = shown.newest(folder, identity)
+    counts = work.counts
+    return shown, IngestReport(
+        added=counts["added"],
+        updated=counts["updated"],
+        removed=len(removed),
+        unchanged=counts["unchanged"],
+        empty=counts["empty"],
+        failed=dict(sorted(work.failed.items())),
+        embedded_texts=counts["embedded_texts"],
+        reused_vectors=counts["reused_vectors"],
+        skipped=dict(given.skipped),
+        oversize=given.oversize,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def plan_documents(version: Version, journal: Journal, given: Given, *, prune: bool) -> IngestPlan:
+    """See :meth:`rag_core.index.Index.plan`."""
+    table, seen = version.table, set[str]()
+    counts = dict.fromkeys(("added", "updated", "unchanged", "empty"), 0)
+    texts: dict[bytes, str] = {}
+    held = np.zeros(len(table), bool)
+    takes_over = hasattr(version.store.store, "vectors_of")
+    for document in given.documents:
+        found = classify(table, seen, document)
+        if found.row >= 0:
+            held[found.row] = True
+        counts["empty"] += document.is_empty
+        if found.is_unchanged:
+            counts["unchanged"] += 1
+            continue
+        counts["updated" if found.row >= 0 and table.rows["state"][found.row] != FAILED else "added"] += 1
+        tag = found.tags.text
+        if not (document.is_empty or tag in journal or (takes_over and table.row_of_text(tag) >= 0)):
+            texts[tag] = document.indexed_text
+    gone = removed_rows(table, held, (), given, prune=prune)
+    return IngestPlan(
+        added=counts["added"],
+        updated=counts["updated"],
+        unchanged=counts["unchanged"],
+        empty=counts["empty"],
+        removed=int(gone.sum()),
+        texts=tuple(texts.values()),
+        skipped=dict(given.skipped),
+        oversize=given.oversize,
+    )
+
+
+def delete_rows(folder: Path, shown: Version, ids: set[str]) -> tuple[Version, int]:
+    """See :meth:`rag_core.index.Index.delete`."""
+    with _newest(folder, shown, None) as old:
+        gone = np.zeros(len(old.table), bool)
+        rows = [row for doc_id in ids if (row := old.table.find(doc_id)) >= 0]
+        gone[rows] = True
+        failed = {doc_id: reason for doc_id, reason in old.manifest.failed.items() if doc_id not in ids}
+        if rows or failed != dict(old.manifest.failed):
+            manifest = old.manifest
+            change = Change(
+                gone, (), np.zeros(0, ROW), failed, manifest.store, manifest.vectors, manifest.identity
+            )
+            # vectors of an ingest that was cut short stay of use
+            journal = Journal(folder, manifest.identity)
+            commit(folder, old, change, _segment(folder, old), old.store.store, journal, keeps_journal=True)
+    return shown.newest(folder, None), len(rows)
+
+
+def rebuild_rows(
+    folder: Path,
+    shown: Version,
+    embedder: EmbedProvider,
+    store_name: str,
+    *,
+    batch: int,
+    progress: Progress | None,
+) -> tuple[Version, IngestReport]:
+    """See :meth:`rag_core.index.Index.rebuild`."""
+    started = time.perf_counter()
+    identity = embedder.fingerprint
+    with _newest(folder, shown, None) as old:
+        clean(folder, old.manifest)
+        journal = Journal(folder, identity)
+        rows = old.table.rows.copy()
+        wanted = np.flatnonzero(rows["state"] != EMPTY).tolist()
+        embedded, failed = _embed_rows(old, wanted, embedder, journal, batch, progress)
+        for row in wanted:
+            tag = rows["text"][row].tobytes()
+            lives = tag not in failed
+            rows["state"][row] = LIVE if lives else FAILED
+            rows["vector"][row] = vector_check(journal.fetch([tag]))[0] if lives else 0
+        ids = [old.table.ids[row] for row in range(len(rows))]
+        reasons = {ids[row]: failed[tag] for row in wanted if (tag := rows["text"][row].tobytes()) in failed}
+        vectors = new_name(old.manifest.generation + 1)
+        with disk_errors(folder):
+            store = create_store(store_name, folder / "vectors" / vectors, identity)
+        try:
+            change = Change(
+                np.ones(len(rows), bool), ids, rows, reasons, store_name, vectors, identity, fills_store=True
+            )
+            commit(folder, old, change, _segment(folder, old), store, journal, progress)
+        finally:
+            store.close()
+    shown = shown.newest(folder, identity)
+    return shown, IngestReport(
+        updated=len(wanted) - len(reasons),
+        empty=int((rows["state"] == EMPTY).sum()),
+        failed=reasons,
+        embedded_texts=embedded,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _embed_rows(
+    old: Version,
+    rows: list[int],
+    embedder: EmbedProvider,
+    journal: Journal,
+    batch: int,
+    progress: Progress | None,
+) -> tuple[int, dict[bytes, str]]:
+    """Bring the vectors of ``rows`` into the journal; returns how many were embedded and which failed."""
+    failed: dict[bytes, str] = {}
+    todo = {tag: row for row in rows if (tag := old.table.rows["text"][row].tobytes()) not in journal}
+    tags = list(todo)
+    for start in range(0, len(tags), batch):
+        part = tags[start : start + batch]
+        texts = [document.indexed_text for document in old.documents.all(todo[tag] for tag in part)]
+        vectors, positions = embed_all(embedder, texts, strict=False)
+        failed.update({part[position]: reason for position, reason in positions.items()})
+        kept = [position for position in range(len(part)) if position not in positions]
+        with disk_errors(journal.folder.parent):
+            journal.add([part[position] for position in kept], vectors[kept])
+        if progress is not None:
+            progress("embed", start + len(part), len(tags))
+    if tags and len(failed) == len(tags):
+        raise ProviderError(f"{embedder.name}: no text could be embedded: {next(iter(failed.values()))}")
+    return len(tags) - len(failed), failed

@@ -1,0 +1,214 @@
+"""LanceDB: columns on disk, exact up to about 100,000 rows, then an index that answers approximately.
+
+A folder holds ``store.json`` and the table ``rows.lance``: ``id``, ``metadata`` (JSON), ``keys`` (JSON, the
+metadata as the filters compare them) and ``vector``. A write is one commit of the table: readers, and a
+crash, see the state before or after. Rows written after an index was built are searched exactly until the
+index takes them in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from rag_core.errors import InvalidArgumentError, StoreError
+from rag_core.filters import Node
+from rag_core.protocols import Vectors
+from rag_core.stores.backed import BackedStore, Found, first_line, stacked
+from rag_core.stores.lance_where import quoted, to_sql
+from rag_core.stores.sortkey import sort_key
+
+__all__ = ["BY_SIZE", "INDEXES", "IndexKind", "LanceStore", "index_for"]
+
+TABLE = "rows"
+#: Ids named in one condition.
+IDS_AT_ONCE = 2000
+#: Rows outside the index, as a share of those in it, from which the index takes them in.
+STALE_SHARE = 0.1
+#: Commits after which small files are joined and old versions deleted.
+TIDY_AFTER = 50
+#: A reader may go on with the version it began with for this long.
+KEPT_VERSIONS = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexKind:
+    """How one kind of index is built and asked.
+
+    Attributes:
+        config: class of ``lancedb.index``.
+        reported: what LanceDB calls a built one.
+        build: its arguments beside the distance.
+        ask: calls on a query, name -> argument.
+    """
+
+    config: str
+    reported: str
+    build: Mapping[str, Any]
+    ask: Mapping[str, int]
+
+
+#: Rows from which the kind holds, with ``index=auto``.
+BY_SIZE: Sequence[tuple[int, str]] = ((0, "flat"), (100_000, "hnsw_sq"), (2_000_000, "ivf_pq"))
+#: At 100,000 x 384 in 1,000 clusters HNSW finds all of the exact top 10 in a hundredth of the time of
+#: LanceDB's scan, IVF-PQ all of it (0.993 under a filter) in a twenty-sixth; building the index takes 16 to
+#: 20 times as long as writing the rows. ``benchmarks/stores.py`` measures it.
+INDEXES: Mapping[str, IndexKind | None] = {
+    "flat": None,
+    "hnsw_sq": IndexKind(
+        "HnswSq", "IvfHnswSq", {"m": 20, "ef_construction": 300}, {"nprobes": 20, "ef": 200}
+    ),
+    "ivf_pq": IndexKind("IvfPq", "IvfPq", {}, {"nprobes": 40, "refine_factor": 20}),
+}
+
+
+def index_for(setting: str, n_rows: int) -> str:
+    """The kind of index for ``n_rows``: ``setting`` itself, or by size where it is ``auto``."""
+    if setting != "auto":
+        return setting
+    return [kind for least, kind in BY_SIZE if n_rows >= least][-1]
+
+
+class LanceStore(BackedStore):
+    """Vectors in a LanceDB table. Option ``index``: ``auto`` (by size), ``flat``, ``hnsw_sq``, ``ivf_pq``."""
+
+    name: ClassVar[str] = "lancedb"
+    package: ClassVar[str] = "lancedb"
+    extra: ClassVar[str] = "lancedb"
+    options: ClassVar[Mapping[str, str]] = {"index": ", ".join(["auto", *INDEXES])}
+
+    _database: Any
+    _table: Any
+    _index: str
+    _commits: int
+
+    @classmethod
+    def _settings(cls, options: Mapping[str, str]) -> dict[str, Any]:
+        index = options.get("index", "auto")
+        if index not in ("auto", *INDEXES):
+            raise InvalidArgumentError(
+                f"store {cls.name!r}: index is {index!r}; accepted: {cls.options['index']}"
+            )
+        return {"index": index}
+
+    def _create(self) -> None:
+        self._open_database()
+        self._table = self._database.create_table(TABLE, schema=_schema(self._identity.dim), mode="overwrite")
+        self._index, self._commits = "flat", 0
+
+    def _connect(self) -> None:
+        self._open_database()
+        try:
+            self._table = self._database.open_table(TABLE)
+            dim = self._table.schema.field("vector").type.list_size
+            made = {found.index_type for found in self._table.list_indices()}
+        except Exception as error:  # whatever the database calls it
+            raise StoreError(f"{self.path} is damaged: {first_line(error)}; rebuild the store") from error
+        if dim != self._identity.dim:
+            raise StoreError(
+                f"{self.path} is damaged: vectors are {dim} wide for an embedder {self._identity.dim} wide; "
+                "rebuild the store"
+            )
+        kinds = [name for name, kind in INDEXES.items() if kind is not None and kind.reported in made]
+        self._index, self._commits = (kinds or ["flat"])[0], 0
+
+    def _open_database(self) -> None:
+        # an interval of 0: every call sees what other processes have committed
+        self._database = self._require().connect(str(self.path), read_consistency_interval=timedelta(0))
+
+    def _disconnect(self) -> None:
+        self._table = self._database = None
+
+    def _count(self) -> int:
+        return int(self._table.count_rows())
+
+    def _put(self, ids: list[str], rows: Vectors, metadata: list[str]) -> None:
+        import pyarrow as pa
+
+        keys = [_keys(text) for text in metadata]
+        flat = pa.array(rows.ravel())
+        columns = [
+            pa.array(ids, pa.string()),
+            _json_array(metadata),
+            _json_array(keys),
+            pa.FixedSizeListArray.from_arrays(flat, self._identity.dim),
+        ]
+        batch = pa.table(columns, schema=_schema(self._identity.dim))
+        merge = self._table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+        self._guarded("write", merge.execute, batch)
+        self._commits += 1
+        self._care_for_index()
+        if self._commits % TIDY_AFTER == 0:
+            self._guarded("tidy", self._table.optimize, cleanup_older_than=KEPT_VERSIONS)
+
+    def _remove(self, ids: list[str]) -> int:
+        removed = 0
+        for start in range(0, len(ids), IDS_AT_ONCE):
+            named = ", ".join(map(quoted, ids[start : start + IDS_AT_ONCE]))
+            removed += self._guarded("delete", self._table.delete, f"id IN ({named})").num_deleted_rows
+        return removed
+
+    def _nearest(self, unit: Vectors, wanted: int, where: Node | None) -> Found:
+        query = self._table.search(unit, vector_column_name="vector").distance_type("cosine").limit(wanted)
+        query = query.select(["id", "vector", "_distance"])
+        if where is not None:
+            query = query.where(to_sql(where), prefilter=True)
+        kind = INDEXES[self._index]
+        for call, value in (kind.ask if kind else {}).items():
+            value = max(value, 2 * wanted) if call == "ef" else value
+            query = getattr(query, call)(value)
+        found = self._guarded("search", query.to_arrow)
+        rows = stacked([chunk.flatten().to_numpy() for chunk in found["vector"].chunks], self._identity.dim)
+        return Found(found["id"].to_pylist(), rows, found["_distance"].to_pylist())
+
+    def _care_for_index(self) -> None:
+        """Build the index that the number of rows asks for, or let it take in what it lacks."""
+        n_rows = self._count()
+        kind = index_for(self.settings["index"], n_rows)
+        made = INDEXES[kind]
+        if made is None or n_rows < 256:  # fewer rows than there are centres: nothing to learn from
+            return
+        if kind != self._index:
+            import lancedb.index as kinds
+
+            learned = {"num_sub_vectors": _sub_vectors(self._identity.dim)} if kind == "ivf_pq" else {}
+            config = getattr(kinds, made.config)(distance_type="cosine", **made.build, **learned)
+            self._guarded("index", self._table.create_index, "vector", config=config, replace=True)
+            self._index = kind
+            return
+        stats = self._table.index_stats("vector_idx")
+        if stats is not None and stats.num_unindexed_rows > STALE_SHARE * stats.num_indexed_rows:
+            self._guarded("index", self._table.optimize, cleanup_older_than=KEPT_VERSIONS)
+
+
+def _sub_vectors(dim: int) -> int:
+    """Parts of a vector that are coded apart: the most that divide it with at least 8 columns each."""
+    return next(parts for parts in range(max(1, dim // 8), 0, -1) if dim % parts == 0)
+
+
+def _schema(dim: int) -> Any:
+    """Columns as they are written: LanceDB turns JSON text into a binary form of its own."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            pa.field("id", pa.string(), nullable=False),
+            pa.field("metadata", pa.json_()),
+            pa.field("keys", pa.json_()),
+            pa.field("vector", pa.list_(pa.float32(), dim)),
+        ]
+    )
+
+
+def _keys(metadata: str) -> str:
+    keys = {field: sort_key(value) for field, value in json.loads(metadata).items()}
+    return json.dumps(keys, ensure_ascii=False)
+
+
+def _json_array(texts: list[str]) -> Any:
+    import pyarrow as pa
+
+    return pa.ExtensionArray.from_storage(pa.json_(), pa.array(texts, pa.string()))

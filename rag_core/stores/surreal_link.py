@@ -1,0 +1,150 @@
+"""One connection to SurrealDB: the engine inside this process on a folder, or a server."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from rag_core.errors import InvalidArgumentError, StoreError
+from rag_core.secrets import redact
+
+__all__ = ["PASSWORD", "URL", "USER", "Link", "checked_url", "open_folder", "open_server"]
+
+URL, USER, PASSWORD = "RAG_SURREAL_URL", "RAG_SURREAL_USER", "RAG_SURREAL_PASSWORD"
+LOCK = "lock"
+
+
+class Link:
+    """Sends one statement at a time; safe to share between threads."""
+
+    def __init__(
+        self, where: str, session: Any, failures: tuple[type[Exception], ...], held: ExitStack
+    ) -> None:
+        self._where, self._session, self._failures = where, session, failures
+        self._close = weakref.finalize(self, held.close)  # also of a store that is dropped unclosed
+        self._turn = threading.Lock()
+
+    def query(self, statement: str, parameters: Mapping[str, Any] | None = None) -> Any:
+        """The answer to one statement; the driver drops those of later ones.
+
+        Raises:
+            StoreError: the database refused it or cannot be reached.
+        """
+        with self._turn:
+            return _guarded(
+                self._where, self._failures, lambda: self._session.query(statement, dict(parameters or {}))
+            )
+
+    def close(self) -> None:
+        """Release the files or the socket."""
+        with self._turn:
+            self._close()
+
+
+def open_folder(package: Any, folder: Path) -> Link:
+    """The embedded engine on ``folder``, which is made where it is missing.
+
+    The engine itself does not keep a second process out, and two would overwrite each other's rows: a lock
+    on a file beside ``folder`` does.
+
+    Raises:
+        StoreError: in use by another process or another store object, or it cannot be read.
+    """
+    with ExitStack() as held:
+        # a bare descriptor, since a file object warns when a store is dropped unclosed
+        lock = os.open(folder.parent / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        held.callback(os.close, lock)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise StoreError(
+                f"{folder.parent} is open elsewhere, and the embedded engine serves one opener at a time; "
+                f"close it there, or use a server for several ({URL}=ws://host:8000)"
+            ) from error
+        return _connect(package, f"surrealkv://{folder.resolve()}", str(folder.parent), held, ("rag", "rag"))
+
+
+def open_server(
+    package: Any, url: str, namespace: str, database: str, env: Mapping[str, str] | None = None
+) -> Link:
+    """A server, as the user of ``RAG_SURREAL_USER`` and ``RAG_SURREAL_PASSWORD``; nobody where unset.
+
+    Raises:
+        StoreError: no answer, or the user is refused; the password is in no message.
+    """
+    values = os.environ if env is None else env
+    credentials = None
+    if values.get(USER):
+        credentials = {"username": values[USER], "password": values.get(PASSWORD, "")}
+    with ExitStack() as held:
+        where = f"{url} ({namespace}/{database})"
+        return _connect(package, checked_url(url), where, held, (namespace, database), credentials)
+
+
+def checked_url(url: str) -> str:
+    """``url`` if it is a server's.
+
+    Raises:
+        InvalidArgumentError: another scheme, no host, or a user or password in it, which is not shown.
+    """
+    parts = urlsplit(url)
+    if parts.username is not None or parts.password is not None:
+        raise InvalidArgumentError(
+            f"the address of the SurrealDB server holds a user or password; set {USER} and {PASSWORD} instead"
+        )
+    if parts.scheme not in ("ws", "wss") or not parts.hostname:
+        raise InvalidArgumentError(f"SurrealDB server {url!r}; accepted: ws://host:port or wss://host:port")
+    return url
+
+
+def _connect(
+    package: Any,
+    url: str,
+    where: str,
+    held: ExitStack,
+    names: tuple[str, str],
+    credentials: Mapping[str, str] | None = None,
+) -> Link:
+    from surrealdb.errors import SurrealError
+    from websockets.exceptions import WebSocketException
+
+    failures = (SurrealError, WebSocketException, RuntimeError, ValueError, OSError)
+    secret = (credentials or {}).get("password", "")
+
+    def connected() -> Any:
+        session = package.Surreal(url)
+        held.callback(_quietly, session.close, failures)
+        if credentials is not None:
+            session.signin(dict(credentials))
+        session.use(*names)
+        return session
+
+    session = _guarded(where, failures, connected, secret)
+    return Link(where, session, failures, held.pop_all())
+
+
+def _guarded(
+    where: str, failures: tuple[type[Exception], ...], call: Callable[[], Any], secret: str = ""
+) -> Any:
+    try:
+        return call()
+    except failures as error:
+        text = redact(" ".join(str(error).split()))
+        if secret:
+            text = text.replace(secret, "***")
+        raise StoreError(f"{where}: SurrealDB answers {text[:500] or type(error).__name__!r}") from None
+
+
+def _quietly(call: Callable[[], Any], failures: tuple[type[Exception], ...]) -> None:
+    """A socket that the server has closed already cannot be closed again; that is no error."""
+    try:
+        call()
+    except failures:
+        return

@@ -1,0 +1,138 @@
+"""The index over every store: the same answers, and the same end after kill -9.
+
+``RAG_KILLS`` sets how many random moments are tried per store (2 where it is not set: a process of these
+databases takes seconds to start).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rag_core import Document, get_embedder
+from rag_core.index import Index
+
+KILLS = int(os.environ.get("RAG_KILLS", "2"))
+PACKAGES = {"lancedb": "lancedb", "chroma": "chromadb", "surrealdb": "surrealdb"}
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.parametrize(
+        "store",
+        [
+            pytest.param(name, marks=pytest.mark.skipif(find_spec(needed) is None, reason=f"needs {needed}"))
+            for name, needed in PACKAGES.items()
+        ],
+    ),
+]
+DOCUMENTS = [Document(f"d{i:03d}", f"text number {i}", "", {"n": i % 3}) for i in range(60)]
+CHANGED = [
+    *DOCUMENTS[:20],
+    *(Document(d.doc_id, d.text + " changed", "", d.metadata) for d in DOCUMENTS[20:40]),
+    *(Document(f"n{i}", f"new text {i}") for i in range(20)),
+]
+WRITER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[3])
+from test_index_stores import CHANGED, DOCUMENTS
+from rag_core import get_embedder
+from rag_core.index import Index
+path, embedder = Path(sys.argv[1]), get_embedder("fake")
+if Index.is_index(path):
+    index = Index.open(path, embedder)
+else:
+    index = Index.create(path, embedder, store=sys.argv[2])
+print("ready", flush=True)
+index.ingest(DOCUMENTS, batch=10)
+index.ingest(CHANGED, batch=10, prune=True)
+index.delete(["n3", "d001"])
+index.close()
+"""
+
+
+def start(path: Path, store: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path), store, str(Path(__file__).parent)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(path: Path, store: str) -> float:
+    """Run the writer to its end; returns the seconds it wrote."""
+    process = start(path, store)
+    assert process.stdout is not None
+    process.stdout.readline()
+    started = time.perf_counter()
+    assert process.wait() == 0
+    process.stdout.close()
+    return time.perf_counter() - started
+
+
+def check_legs_agree(index: Index) -> None:
+    query = np.ones(index.identity.dim, np.float32)
+    vectors = set(index.store.search(query, 1000).doc_ids)
+    assert vectors == set(index.documents) == set(index.bm25.top("text number new", 1000).doc_ids)
+
+
+def test_the_answers_are_those_of_flat(tmp_path: Path, store: str) -> None:
+    found: dict[str, Any] = {}
+    for name in ("flat", store):
+        index = Index.build(tmp_path / name, DOCUMENTS, get_embedder("fake"), store=name)
+        index.ingest(CHANGED, prune=True)
+        index.delete(["n3"])
+        check_legs_agree(index)
+        results = [
+            index.hybrid_search(q, 20, where=w) for q in ("text 7", "changed") for w in (None, {"n": 1})
+        ]
+        found[name] = index.digest(), [[(h.document.doc_id, h.ranks) for h in result] for result in results]
+        assert not index.is_partial
+        index.close()
+    assert found[store] == found["flat"]
+
+
+def test_rebuild_into_it(tmp_path: Path, store: str, scripted: Callable[..., Any]) -> None:
+    index = Index.build(tmp_path / "i", DOCUMENTS, get_embedder("fake"))
+    index.rebuild(scripted("b"), store=store)
+    assert index.store_name == store
+    check_legs_agree(index)
+    index.ingest(CHANGED, prune=True)
+    check_legs_agree(index)
+    index.close()
+
+
+def test_o34_killed_at_random(tmp_path: Path, store: str) -> None:
+    """O34."""
+    rng = random.Random(34)
+    quiet_s = finish(tmp_path / "quiet", store)
+    quiet = Index.open(tmp_path / "quiet", get_embedder("fake"))
+    wanted = quiet.digest()
+    quiet.close()
+    for round_ in range(KILLS):
+        path = tmp_path / f"i{round_}"
+        process = start(path, store)
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(rng.uniform(0, 1.1 * quiet_s))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        index = Index.open(path, get_embedder("fake"))
+        check_legs_agree(index)
+        index.close()
+        finish(path, store)
+        index = Index.open(path, get_embedder("fake"))
+        check_legs_agree(index)
+        assert index.digest() == wanted
+        index.close()
