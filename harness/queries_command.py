@@ -10,7 +10,7 @@ from harness.datasets import Dataset, load_dataset
 from harness.formats.reading import DataError, shown
 from harness.formats.trec import escaped_id, read_run
 from harness.render.format import score, signed
-from harness.results import CellResult, ResultDocument, file_name, load_result
+from harness.results import CellKey, CellResult, ResultDocument, file_name, load_result
 from harness.rows import labels, main_metric
 from harness.strata import lexical_cell
 from harness.summary import metric_title
@@ -117,10 +117,8 @@ def find_cell(document: ResultDocument, name: str) -> CellResult:
     fitting = [
         cell
         for cell in measured
-        if parts
-        and parts <= {cell.key.provider, cell.key.target, cell.key.dtype, cell.key.store, cell.key.pipeline,
-                      cell.key.reranker}
-    ]  # fmt: skip
+        if parts and parts <= {getattr(cell.key, name) for name in CellKey.__slots__}
+    ]
     if len(fitting) == 1:
         return fitting[0]
     accepted = ", ".join(cell.key.cell_id for cell in fitting or measured)

@@ -61,11 +61,21 @@ def overlap_sentences(document: ResultDocument, rows: Sequence[Row], metric: str
         f"{score(_of(low, own))} ({score(_of(high, own))}): {signed(gap.mean)}, 95 % interval "
         f"{signed(gap.low)} to {signed(gap.high)}, corrected p {p if p.startswith('<') else f'= {p}'}."
     ]
-    fused = replace(best.cell.key, pipeline="hybrid")
-    losses = fusion_losses(document, split, fused, metric)
-    if losses:
-        out.append(_fusion_sentence(named[fused.cell_id], losses, named))
+    # of several methods of fusion the one that does best: what it loses none of them keeps
+    fused = max(
+        (row for row in rows if row.ok and not row.doubt and _is_fused(row, best)),
+        key=lambda row: row.cell.mean(metric) or 0.0,
+        default=None,
+    )
+    losses = fusion_losses(document, split, fused.cell.key, metric) if fused else []
+    if fused and losses:
+        out.append(_fusion_sentence(fused, losses, named))
     return out
+
+
+def _is_fused(row: Row, vectors: Row) -> bool:
+    key = row.cell.key
+    return key.pipeline == "hybrid" and replace(key, pipeline="vector") == vectors.cell.key
 
 
 def _of(part: Part, cell_id: str) -> float:

@@ -201,6 +201,13 @@ def test_fusion_that_keeps_both_is_said_too(crossed: ResultDocument) -> None:
     assert any(s.startswith("Fusion keeps both: e5-small · hybrid") for s in verdict(crossed).sentences)
 
 
+def test_of_several_methods_of_fusion_the_best_is_spoken_of(crossed: ResultDocument) -> None:
+    best = replace(crossed.cells[2], key=replace(HYBRID, fusion="adaptive"), metrics=crossed.cells[1].metrics)
+    crossed.cells.append(best)
+    (said,) = [s for s in verdict(crossed).sentences if s.startswith("Fusion ") and " keep" in s]
+    assert said.startswith("Fusion keeps both: e5-small · hybrid · adaptive, no word shared 0.8")
+
+
 def test_nothing_is_said_where_bm25_does_not_collapse_or_vectors_are_no_better(
     crossed: ResultDocument,
 ) -> None:
