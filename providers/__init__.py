@@ -136,10 +136,13 @@ EMBEDDERS: tuple[Spec, ...] = (
     _fake("cohere", 1024),
     _fake("e5-large", 1024),
     _fake("e5-small", 384),
+    _fake("fastembed", 384),
     _fake("jina", 1024),
     _fake("minilm", 384),
     _fake("ollama", 768),
+    _fake("onnx", 384),
     _fake("openai", 1536),
+    _fake("st", 384),
     _fake("use-multilingual", 512),
     _fake("voyage", 1024),
     Spec(

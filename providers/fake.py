@@ -37,18 +37,22 @@ class Sibling:
     max_tokens: int = 0
 
 
-#: Role templates and limits of the real ones. Not confirmed in a reference, so stand-ins until the real
-#: provider is written: jina's texts a call, voyage's tokens a text, ollama's window.
+#: Role templates and limits of the real ones; a test holds them to what those say of themselves.
 SIBLINGS: dict[str, Sibling] = {
     "fake": Sibling(),
     "fake-bge-m3": Sibling(max_tokens=8192),
     "fake-cohere": Sibling("input_type=search_query", "input_type=search_document", 96, 512),
     "fake-e5-large": Sibling("query: {text}", "passage: {text}", max_tokens=512),
     "fake-e5-small": Sibling("query: {text}", "passage: {text}", max_tokens=512),
-    "fake-jina": Sibling("task=retrieval.query", "task=retrieval.passage", 2048, 8192),
+    "fake-fastembed": Sibling(
+        "Represent this sentence for searching relevant passages: {text}", max_tokens=512
+    ),
+    "fake-jina": Sibling("task=retrieval.query", "task=retrieval.passage", 128, 8192),
     "fake-minilm": Sibling(max_tokens=256),
     "fake-ollama": Sibling("search_query: {text}", "search_document: {text}", max_tokens=2048),
+    "fake-onnx": Sibling(max_tokens=512),
     "fake-openai": Sibling(max_batch=2048, max_tokens=8192),
+    "fake-st": Sibling(max_tokens=512),
     "fake-use-multilingual": Sibling(max_tokens=2048),
     "fake-voyage": Sibling("input_type=query", "input_type=document", 1000, 32_000),
 }

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from providers import EMBEDDERS, RERANKERS
+from providers._models import CARDS
 from providers.fake import SIBLINGS, load, load_overlap
 from rag_core.errors import InvalidArgumentError, ProviderError
 from rag_core.reranking import reorder
@@ -206,3 +208,32 @@ def test_overlap_scores_the_share_of_query_words() -> None:
     reordered = reorder(fused, reranker.rerank("library opens", ["nothing", "the library", "library opens"]))
     assert reordered.ranking.doc_ids == ("z", "y", "x")
     assert repr(reranker) == "OverlapReranker()"
+
+
+def test_every_real_provider_has_a_sibling_of_its_width() -> None:
+    widths = {spec.name: spec.dim for spec in EMBEDDERS}
+    real = [spec for spec in EMBEDDERS if not spec.name.startswith("fake")]
+    assert {f"fake-{spec.name}" for spec in real} == set(widths) - {spec.name for spec in real} - {"fake"}
+    for spec in real:
+        assert spec.dim in (0, widths[f"fake-{spec.name}"])
+
+
+@pytest.mark.parametrize("name", ["cohere", "jina", "openai", "voyage"])
+def test_siblings_of_services_have_their_limits(name: str) -> None:
+    service = importlib.import_module(f"providers.{name}").SERVICE
+    (spec,) = (spec for spec in EMBEDDERS if spec.name == name)
+    sibling = SIBLINGS[f"fake-{name}"]
+    assert sibling.max_batch == service.limits.texts
+    assert sibling.max_tokens == service.models[spec.model].window
+    for role, sent in service.roles.items():
+        (parameter, value), *_ = sent.items()
+        assert getattr(sibling, role) == f"{parameter}={value}"
+
+
+@pytest.mark.parametrize("name", ["bge-m3", "e5-large", "e5-small", "minilm"])
+def test_siblings_of_local_models_have_their_prompts_and_windows(name: str) -> None:
+    spec = next(spec for spec in EMBEDDERS if spec.name == name)
+    card, sibling = CARDS[spec.model], SIBLINGS[f"fake-{name}"]
+    assert sibling.max_tokens == card.max_tokens
+    assert sibling.query == card.query_prompt + "{text}"
+    assert sibling.document == card.document_prompt + "{text}"
