@@ -6,11 +6,11 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,11 +26,13 @@ __all__ = [
     "StageTimes",
     "file_name",
     "load_result",
+    "read_document",
     "strict",
     "write_atomic",
 ]
 
 SCHEMA_VERSION = 1
+D = TypeVar("D")
 #: In the place of a fusion method where nothing is fused.
 NOT_FUSED = "-"
 
@@ -236,20 +238,42 @@ def load_result(path: Path) -> ResultDocument:
     Raises:
         ResultError: no such file, not JSON, or of another schema version; with the path and the reason.
     """
-    file = path / "result.json" if path.is_dir() else path
+    made_by = ("run", "a result document")
+    return read_document(
+        path, "result.json", ("schema_version", SCHEMA_VERSION), made_by, ResultDocument.from_dict
+    )
+
+
+def read_document(
+    path: Path, name: str, version: tuple[str, int], made_by: tuple[str, str], make: Callable[[Any], D]
+) -> D:
+    """What ``make`` makes of the JSON object in ``path`` (or in ``name`` inside that folder).
+
+    Args:
+        path: file or folder.
+        name: of the file in a folder.
+        version: key of the version, and the one accepted.
+        made_by: of `bench`, the command that writes such a file, and what the file is called.
+        make: raises KeyError or TypeError where the object is of another kind.
+
+    Raises:
+        ResultError: no such file, not JSON, of another version or kind; with the path and the reason.
+    """
+    (field_name, accepted), (command, what) = version, made_by
+    file = path / name if path.is_dir() else path
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ResultError(f"{file}: {error.strerror}; make one with: bench run --out DIR") from error
+        raise ResultError(f"{file}: {error.strerror}; make one with: bench {command} --out DIR") from error
     except ValueError as error:
         raise ResultError(f"{file}: not a JSON document: {error}") from error
-    version = values.get("schema_version") if isinstance(values, dict) else None
-    if version != SCHEMA_VERSION:
-        raise ResultError(f"{file}: schema_version is {version!r}; accepted: {SCHEMA_VERSION}")
+    found = values.get(field_name) if isinstance(values, dict) else None
+    if found != accepted:
+        raise ResultError(f"{file}: {field_name} is {found!r}; accepted: {accepted}")
     try:
-        return ResultDocument.from_dict(values)
+        return make(values)
     except (KeyError, TypeError) as error:
-        raise ResultError(f"{file}: not a result document: {error}") from error
+        raise ResultError(f"{file}: not {what}: {error}") from error
 
 
 def result_schema() -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from harness.results import ResultError, strict, write_atomic
+from harness.results import read_document, strict, write_atomic
 
 __all__ = [
     "FILE",
@@ -221,17 +221,5 @@ def load_sweep(path: Path) -> SweepDocument:
     Raises:
         ResultError: no such file, not JSON, or of another version; with the path and the reason.
     """
-    file = path / FILE if path.is_dir() else path
-    try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ResultError(f"{file}: {error.strerror}; make one with: bench sweep --out DIR") from error
-    except ValueError as error:
-        raise ResultError(f"{file}: not a JSON document: {error}") from error
-    version = values.get("sweep_version") if isinstance(values, dict) else None
-    if version != SWEEP_VERSION:
-        raise ResultError(f"{file}: sweep_version is {version!r}; accepted: {SWEEP_VERSION}")
-    try:
-        return SweepDocument.from_dict(values)
-    except (KeyError, TypeError) as error:
-        raise ResultError(f"{file}: not the document of a sweep: {error}") from error
+    made_by = ("sweep", "the document of a sweep")
+    return read_document(path, FILE, ("sweep_version", SWEEP_VERSION), made_by, SweepDocument.from_dict)
