@@ -191,11 +191,9 @@ def _warm_up(
 
 
 def _tokens(embedder: EmbedProvider, texts: Sequence[str]) -> list[int]:
-    """Tokens of each text; none where the provider cannot count them."""
-    try:
-        return embedder.count_tokens(list(texts))
-    except (AttributeError, NotImplementedError):
-        return []
+    """Tokens of each text; none where the provider has no way to count them."""
+    count = getattr(embedder, "count_tokens", None)
+    return list(count(list(texts))) if count else []
 
 
 def _summarise(point: Point, n_texts: int, tokens: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,7 +42,7 @@ class About:
     runtime: dict[str, Any] = field(default_factory=dict)
 
 
-class LocalReranker:
+class LocalReranker(ABC):
     """Base of the local rerankers.
 
     Attributes:
@@ -84,9 +85,9 @@ class LocalReranker:
         """True: its weights are loaded."""
         return True
 
+    @abstractmethod
     def rerank(self, query: str, candidates: Sequence[str]) -> list[float]:
         """One raw score per candidate, in input order."""
-        raise NotImplementedError
 
     def _run(self, rows: list[Row]) -> list[NDArray[np.float32]]:
         """The model's answer to each of ``rows``, counted.
