@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,6 +30,21 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     for name in ("OPENAI_BASE_URL", "OLLAMA_HOST"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def closed_sessions() -> Iterator[None]:
+    """voyageai keeps a session a thread and closes none: give it one that is closed here."""
+    if importlib.util.find_spec("voyageai") is None:
+        yield
+        return
+    import requests
+    import voyageai
+
+    with requests.Session() as session:
+        voyageai.requestssession = session
+        yield
+        voyageai.requestssession = None
 
 
 @pytest.fixture

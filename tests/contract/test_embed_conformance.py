@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import importlib.util
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,21 +24,6 @@ def needs(name: str) -> Any:
     package = SDKS[name]
     is_there = importlib.util.find_spec(package) is not None
     return pytest.mark.skipif(not is_there, reason=f"package {package!r} is not installed")
-
-
-@pytest.fixture(autouse=True)
-def closed_sessions() -> Iterator[None]:
-    """voyageai keeps a session a thread and closes none: give it one that is closed here."""
-    if importlib.util.find_spec("voyageai") is None:
-        yield
-        return
-    import requests
-    import voyageai
-
-    with requests.Session() as session:
-        voyageai.requestssession = session
-        yield
-        voyageai.requestssession = None
 
 
 def _case(name: str, engine: str = "http") -> type[EmbedProviderConformance]:

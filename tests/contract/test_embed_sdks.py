@@ -6,7 +6,6 @@ Read with openai 3.57, cohere 7.3, voyageai 0.5 and ollama 0.6 (November 2026).
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -23,21 +22,6 @@ def needs(name: str) -> Any:
     package = SDKS[name]
     is_there = importlib.util.find_spec(package) is not None
     return pytest.mark.skipif(not is_there, reason=f"package {package!r} is not installed")
-
-
-@pytest.fixture(autouse=True)
-def closed_sessions() -> Iterator[None]:
-    """voyageai keeps a session a thread and closes none: give it one that is closed here."""
-    if importlib.util.find_spec("voyageai") is None:
-        yield
-        return
-    import requests
-    import voyageai
-
-    with requests.Session() as session:
-        voyageai.requestssession = session
-        yield
-        voyageai.requestssession = None
 
 
 @needs("openai")

@@ -6,7 +6,6 @@ import importlib.util
 import logging
 import pickle
 import traceback
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -27,21 +26,6 @@ pytest.importorskip("httpx", reason="needs pip install 'rag-core-bench[api]'")
 
 SPECS = {spec.name: spec for spec in EMBEDDERS if spec.target == "api"}
 SDKS = {"cohere": "cohere", "openai": "openai", "voyage": "voyageai"}
-
-
-@pytest.fixture(autouse=True)
-def closed_sessions() -> Iterator[None]:
-    """voyageai keeps a session a thread and closes none: give it one that is closed here."""
-    if importlib.util.find_spec("voyageai") is None:
-        yield
-        return
-    import requests
-    import voyageai
-
-    with requests.Session() as session:
-        voyageai.requestssession = session
-        yield
-        voyageai.requestssession = None
 
 
 @pytest.mark.parametrize(

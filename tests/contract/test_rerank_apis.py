@@ -50,21 +50,6 @@ ENGINES = [
 QUERY = "when does the library open"
 
 
-@pytest.fixture(autouse=True)
-def closed_sessions() -> Iterator[None]:
-    """voyageai keeps a session a thread and closes none: give it one that is closed here."""
-    if importlib.util.find_spec("voyageai") is None:
-        yield
-        return
-    import requests
-    import voyageai
-
-    with requests.Session() as session:
-        voyageai.requestssession = session
-        yield
-        voyageai.requestssession = None
-
-
 @pytest.fixture
 def reranker() -> Iterator[Callable[..., Any]]:
     """``reranker(server, name, model="", **options)``: asks ``server`` and never really waits."""

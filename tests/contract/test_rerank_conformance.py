@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import importlib.util
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,21 +17,6 @@ pytest.importorskip("httpx", reason="needs pip install 'rag-core-bench[api]'")
 
 SPECS = {spec.name: spec for spec in RERANKERS if spec.target == "api"}
 SDKS = {"cohere": "cohere", "voyage": "voyageai"}
-
-
-@pytest.fixture(autouse=True)
-def closed_sessions() -> Iterator[None]:
-    """voyageai keeps a session a thread and closes none: give it one that is closed here."""
-    if importlib.util.find_spec("voyageai") is None:
-        yield
-        return
-    import requests
-    import voyageai
-
-    with requests.Session() as session:
-        voyageai.requestssession = session
-        yield
-        voyageai.requestssession = None
 
 
 def _case(name: str, engine: str = "http") -> type[RerankerConformance]:
