@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from providers._bert_weights import BertWeights, read_bert
+
 DIM, LAYERS, HEADS, INNER, POSITIONS = 64, 2, 2, 128, 16
 PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁", "▁a", "▁ab", "b", "c", "▁query", ":", "▁passage", "é"]
 SCORES = [0, 0, 0, 0, -5, -3, -3.5, -4, -4, -2, -2, -2, -4]
@@ -132,3 +134,67 @@ def make_bert(tmp_path_factory: pytest.TempPathFactory) -> MakeBert:
         return folder, tensors
 
     return make
+
+
+@pytest.fixture(scope="module")
+def rows(request: pytest.FixtureRequest) -> tuple[Any, Any, Any]:
+    """Rows of 12, 9, 4 and 3 tokens of the module's vocabulary, as a runner pads them: ids, mask, types."""
+    rng = np.random.default_rng(3)
+    ids = rng.integers(5, request.module.WORDS, (4, 12))
+    mask = np.ones_like(ids)
+    for row, length in enumerate((12, 9, 4, 3)):
+        ids[row, length:], mask[row, length:] = request.module.PAD, 0
+    return ids, mask, np.zeros_like(ids)
+
+
+@pytest.fixture(scope="module")
+def reference(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """``reference(folder, kind, head=False, **options)``: a random model of transformers, saved in ``folder``,
+    as this project reads it and as transformers has it.
+    """
+    known = request.module
+
+    def make(folder: Path, kind: str, head: bool = False, **options: Any) -> tuple[BertWeights, Any]:
+        torch = pytest.importorskip("torch")
+        transformers = pytest.importorskip("transformers")
+        torch.manual_seed(11)
+        config = transformers.AutoConfig.for_model(
+            kind, vocab_size=known.WORDS, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
+            intermediate_size=128, max_position_embeddings=20, pad_token_id=known.PAD, initializer_range=0.3,
+            **options,
+        )  # fmt: skip
+        made = transformers.AutoModelForSequenceClassification if head else transformers.AutoModel
+        model = made.from_config(config).eval()
+        with torch.no_grad():  # biases and scales that are not 0 and 1, or nobody would see them missing
+            for values in model.parameters():
+                if values.ndim == 1:
+                    values.add_(torch.randn(values.shape) * 0.2)
+        model.save_pretrained(folder)
+        return read_bert(known.SPEC, folder), model
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def run() -> Callable[..., Any]:
+    """``run(model, rows)``: what a model of transformers answers."""
+
+    def answer(model: Any, rows: tuple[Any, Any, Any]) -> Any:
+        import torch
+
+        ids, mask, types = (torch.from_numpy(each) for each in rows)
+        with torch.inference_mode():
+            return model(input_ids=ids, attention_mask=mask, token_type_ids=types)
+
+    return answer
+
+
+@pytest.fixture(scope="session")
+def cosines() -> Callable[..., Any]:
+    """``cosines(found, expected)``: along the last axis."""
+
+    def along(found: Any, expected: Any) -> Any:
+        norms = np.linalg.norm(found, axis=-1) * np.linalg.norm(expected, axis=-1)
+        return (found * expected).sum(axis=-1) / norms
+
+    return along

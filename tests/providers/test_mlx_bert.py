@@ -50,53 +50,11 @@ def test_an_mlx_that_does_not_load_is_unavailable(tmp_path: Path, monkeypatch: p
         sys.modules.pop(name, None)
 
 
-@pytest.fixture(scope="session")
-def rows() -> tuple[Any, Any, Any]:
-    rng = np.random.default_rng(3)
-    ids = rng.integers(5, WORDS, (4, 12))
-    mask = np.ones_like(ids)
-    for row, length in enumerate((12, 9, 4, 3)):
-        ids[row, length:], mask[row, length:] = PAD, 0
-    return ids, mask, np.zeros_like(ids)
-
-
-def reference(folder: Path, kind: str, head: bool = False, **options: Any) -> tuple[BertWeights, Any]:
-    """A random model in ``folder`` as this project reads it, and as transformers does."""
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    torch.manual_seed(11)
-    config = transformers.AutoConfig.for_model(
-        kind, vocab_size=WORDS, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
-        intermediate_size=128, max_position_embeddings=20, pad_token_id=PAD, initializer_range=0.3, **options,
-    )  # fmt: skip
-    made = transformers.AutoModelForSequenceClassification if head else transformers.AutoModel
-    model = made.from_config(config).eval()
-    with torch.no_grad():  # biases and scales that are not 0 and 1, or nobody would see them missing
-        for values in model.parameters():
-            if values.ndim == 1:
-                values.add_(torch.randn(values.shape) * 0.2)
-    model.save_pretrained(folder)
-    return read_bert(SPEC, folder), model
-
-
-def run(model: Any, rows: tuple[Any, Any, Any]) -> Any:
-    import torch
-
-    ids, mask, types = (torch.from_numpy(each) for each in rows)
-    with torch.inference_mode():
-        return model(input_ids=ids, attention_mask=mask, token_type_ids=types)
-
-
-def cosines(found: Any, expected: Any) -> Any:
-    norms = np.linalg.norm(found, axis=-1) * np.linalg.norm(expected, axis=-1)
-    return (found * expected).sum(axis=-1) / norms
-
-
 @local
 @pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])
 @pytest.mark.parametrize("kind", ["bert", "xlm-roberta"])
 def test_token_vectors_are_those_of_transformers(
-    kind: str, activation: str, rows: tuple[Any, Any, Any], tmp_path: Path
+    kind: str, activation: str, rows: tuple[Any, Any, Any], tmp_path: Path, reference: Any, run: Any
 ) -> None:
     pytest.importorskip("mlx.core")
     weights, model = reference(tmp_path, kind, hidden_act=activation)
@@ -110,7 +68,9 @@ def test_token_vectors_are_those_of_transformers(
 
 @local
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_dtype_agrees(dtype: str, rows: tuple[Any, Any, Any], tmp_path: Path) -> None:
+def test_every_dtype_agrees(
+    dtype: str, rows: tuple[Any, Any, Any], tmp_path: Path, reference: Any, run: Any, cosines: Any
+) -> None:
     pytest.importorskip("mlx.core")
     weights, model = reference(tmp_path, "xlm-roberta")
     tokens = mlx_call(SPEC, weights, dtype, "tokens")(*rows)
@@ -122,7 +82,9 @@ def test_every_dtype_agrees(dtype: str, rows: tuple[Any, Any, Any], tmp_path: Pa
 
 
 @local
-def test_sentences_are_pooled_over_the_tokens_that_count(rows: tuple[Any, Any, Any], tmp_path: Path) -> None:
+def test_sentences_are_pooled_over_the_tokens_that_count(
+    rows: tuple[Any, Any, Any], tmp_path: Path, reference: Any
+) -> None:
     pytest.importorskip("mlx.core")
     weights, _ = reference(tmp_path, "bert")
     tokens, mask = mlx_call(SPEC, weights, "fp32", "tokens")(*rows), rows[1][..., None]
@@ -137,7 +99,7 @@ def test_sentences_are_pooled_over_the_tokens_that_count(rows: tuple[Any, Any, A
 @pytest.mark.parametrize("labels", [1, 3])
 @pytest.mark.parametrize("kind", ["bert", "roberta", "xlm-roberta"])
 def test_logits_are_those_of_transformers(
-    kind: str, labels: int, rows: tuple[Any, Any, Any], tmp_path: Path
+    kind: str, labels: int, rows: tuple[Any, Any, Any], tmp_path: Path, reference: Any, run: Any
 ) -> None:
     pytest.importorskip("mlx.core")
     types = 2 if kind == "bert" else 1
@@ -151,7 +113,7 @@ def test_logits_are_those_of_transformers(
 
 
 @local
-def test_an_encoder_without_a_head_gives_no_logits(tmp_path: Path) -> None:
+def test_an_encoder_without_a_head_gives_no_logits(tmp_path: Path, reference: Any) -> None:
     pytest.importorskip("mlx.core")
     weights, _ = reference(tmp_path, "bert", add_pooling_layer=False)
     with pytest.raises(ProviderError, match=r"no classifier's head; expected .*classifier\.out_proj"):
@@ -159,7 +121,7 @@ def test_an_encoder_without_a_head_gives_no_logits(tmp_path: Path) -> None:
 
 
 @local
-def test_any_thread_may_call(rows: tuple[Any, Any, Any], tmp_path: Path) -> None:
+def test_any_thread_may_call(rows: tuple[Any, Any, Any], tmp_path: Path, reference: Any) -> None:
     """A lazy array left in the model belongs to the thread that loaded it."""
     pytest.importorskip("mlx.core")
     weights, _ = reference(tmp_path, "bert")
@@ -175,7 +137,7 @@ def test_any_thread_may_call(rows: tuple[Any, Any, Any], tmp_path: Path) -> None
 
 
 @local
-def test_ids_and_rows_outside_the_tables_are_refused(tmp_path: Path) -> None:
+def test_ids_and_rows_outside_the_tables_are_refused(tmp_path: Path, reference: Any) -> None:
     """MLX reads past the end of a table without a word."""
     pytest.importorskip("mlx.core")
     weights, _ = reference(tmp_path, "xlm-roberta")

