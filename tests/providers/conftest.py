@@ -149,8 +149,8 @@ def rows(request: pytest.FixtureRequest) -> tuple[Any, Any, Any]:
 
 @pytest.fixture(scope="module")
 def reference(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """``reference(folder, kind, head=False, **options)``: a random model of transformers, saved in ``folder``,
-    as this project reads it and as transformers has it.
+    """``reference(folder, kind, head=False, **options)``: a random model saved in ``folder``, as this project
+    reads it and as transformers has it.
     """
     known = request.module
 
