@@ -296,3 +296,17 @@ def test_only_the_replayed_stages_lose_their_times() -> None:
     assert reranker.rerank is not None
     assert reranker.rerank["depths"] == [{"depth": 3, "median_s": None, "n_timed": 0}]
     assert cell.total_s == [1.0]
+
+
+def test_the_shipped_recording_replays_without_a_server(tmp_path: Path) -> None:
+    """The nightly job does this: answers of a real server with real weights, recorded on the small set."""
+    folder = Path(__file__).resolve().parents[2] / "reports" / "recordings"
+    document = run(replace(recorded_run(str(folder)), replay=str(folder)), tmp_path / "out")
+    cells = {(cell.key.target, cell.key.pipeline): cell for cell in document.cells}
+    assert all(cell.status == "ok" for cell in cells.values())
+    vector = cells["api", "vector"]
+    assert vector.speed["p50_s"] is None
+    mean, baseline = vector.mean("ndcg@10"), cells["cpu", "hybrid"].mean("ndcg@10")
+    assert mean is not None
+    assert baseline is not None
+    assert mean > baseline
