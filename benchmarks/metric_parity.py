@@ -109,7 +109,9 @@ def compared(queries: int, seed: int = 0) -> dict[str, Found]:
     out = {}
     for way, values in ours.items():
         gaps = np.abs(np.array([values[name] - expected[name] for name in expected]))
-        out[way] = Found(len(rows), tied, gaps.size, int(np.count_nonzero(~(gaps <= 1e-9))), float(gaps.max()))
+        out[way] = Found(
+            len(rows), tied, gaps.size, int(np.count_nonzero(~(gaps <= 1e-9))), float(gaps.max())
+        )
     return out
 
 

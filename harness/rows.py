@@ -16,6 +16,7 @@ from harness.significance import holm, paired_difference
 __all__ = [
     "MAIN_METRIC",
     "SURE",
+    "UNTAGGED",
     "Difference",
     "Row",
     "Stratum",
@@ -29,6 +30,7 @@ __all__ = [
     "metric_names",
     "paired",
     "strata",
+    "strata_places",
     "winner",
 ]
 
@@ -264,15 +266,8 @@ def strata(document: ResultDocument, tag: str, metric: str) -> list[Stratum]:
     A cell's mean is None where one of its values is missing.
     """
     document = clean(document)
-    tags: Mapping[str, Mapping[str, object]] = document.dataset.get("query_tags", {})
-    groups: dict[str, list[int]] = {}
-    for place, query_id in enumerate(_query_ids(document)):
-        value = tags.get(query_id, {}).get(tag)
-        groups.setdefault(UNTAGGED if value is None else str(value), []).append(place)
-    if set(groups) <= {UNTAGGED}:
-        return []
     out = []
-    for value, places in sorted(groups.items(), key=lambda item: (item[0] == UNTAGGED, item[0])):
+    for value, places in strata_places(document, tag).items():
         means: dict[str, float | None] = {}
         for cell in document.cells:
             values = _values(cell, metric)
@@ -280,6 +275,21 @@ def strata(document: ResultDocument, tag: str, metric: str) -> list[Stratum]:
             means[cell.key.cell_id] = _mean([v for v in known if v is not None], len(places))
         out.append(Stratum(value, len(places), means))
     return out
+
+
+def strata_places(document: ResultDocument, tag: str) -> dict[str, list[int]]:
+    """Value of ``tag`` → places of its judged queries, sorted by value, untagged ones last.
+
+    Empty when no judged query has the tag.
+    """
+    tags: Mapping[str, Mapping[str, object]] = document.dataset.get("query_tags", {})
+    groups: dict[str, list[int]] = {}
+    for place, query_id in enumerate(_query_ids(document)):
+        value = tags.get(query_id, {}).get(tag)
+        groups.setdefault(UNTAGGED if value is None else str(value), []).append(place)
+    if set(groups) <= {UNTAGGED}:
+        return {}
+    return dict(sorted(groups.items(), key=lambda item: (item[0] == UNTAGGED, item[0])))
 
 
 def _values(cell: CellResult, metric: str) -> list[float | None]:

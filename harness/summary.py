@@ -14,6 +14,7 @@ from harness.results import ResultDocument
 from harness.rows import Difference, Row, clean, differences, main_metric, make_rows, strata
 from harness.rows import winner as best_of
 from harness.strata_findings import overlap_sentences
+from harness.tag_findings import tag_sentences
 from rag_core.errors import RagCoreError
 
 __all__ = ["Verdict", "metric_title", "reasons", "verdict"]
@@ -86,6 +87,7 @@ def verdict(document: ResultDocument, metric: str | None = None) -> Verdict:
         *_rival_sentences(others, apart, equals),
         *rerank_sentences(rows, best, metric, seed),
         *overlap_sentences(document, rows, metric),
+        *tag_sentences(document, rows, metric),
         *_cost_sentences(best, baseline, equals),
         *agreement_sentences(document),
         *_cautions(document, rows, metric),

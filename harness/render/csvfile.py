@@ -6,8 +6,9 @@ import csv
 import io
 from pathlib import Path
 
+from harness.render.strata import CSV_FILE, strata_csv
 from harness.results import ResultDocument, write_atomic
-from harness.rows import make_rows, metric_names
+from harness.rows import main_metric, make_rows, metric_names
 from harness.tables import header, records
 
 __all__ = ["FILE", "render", "write"]
@@ -47,7 +48,11 @@ def render(document: ResultDocument) -> str:
 
 
 def write(document: ResultDocument, folder: Path) -> list[Path]:
-    """Write ``cells.csv`` into ``folder``."""
+    """Write ``cells.csv`` into ``folder``, and ``strata.csv`` where the queries fall into parts."""
     path = folder / FILE
     write_atomic(path, render(document))
-    return [path]
+    parts = strata_csv(document, make_rows(document), main_metric(document))
+    if not parts:
+        return [path]
+    write_atomic(folder / CSV_FILE, parts)
+    return [path, folder / CSV_FILE]
