@@ -164,7 +164,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             continue
         document = measured(load_dataset(ROOT / name), options.provider, options.pool, options.cache)
         means = ", ".join(f"{label(c.key)} {c.mean(METRIC):.3f}" for c in document.cells)
-        print(f"\n{name}, {len(document.dataset['query_ids'])} queries, NDCG@10: {means}")
+        print(f"\n{name}, {len(document.dataset['query_ids'])} queries, NDCG@10:\n{means}")
         for heading, split in splits(document):
             print("\n".join(table(document, heading, split)), flush=True)
         print("\n".join(beside_the_design(document)), flush=True)
