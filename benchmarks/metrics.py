@@ -35,18 +35,30 @@ METRICS = {
     "success_5": "success@5",
 }
 ASKED = {"ndcg_cut.10", "P.5", "recall.10", "recip_rank", "map_cut.100", "success.5"}
+#: Seconds that a timed round of a call takes at least.
+LEAST_S = 0.25
 RANX = ["ndcg@10", "precision@5", "recall@10", "mrr", "map@100", "hit_rate@5"]
 
 
 def interleaved(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each call, round by round, after one that is thrown away."""
+    """Seconds of each call, round by round, after one that is thrown away.
+
+    A short call is repeated until it has taken as long as a long one and averaged: on a busy machine an
+    interruption would otherwise spoil it altogether.
+    """
+    repeats = {}
+    for name, call in calls.items():
+        call()
+        started = perf_counter()
+        call()
+        repeats[name] = max(1, round(LEAST_S / (perf_counter() - started)))
     taken: dict[str, list[float]] = {name: [] for name in calls}
-    for number in range(rounds + 1):
+    for _ in range(rounds):
         for name, call in calls.items():
             started = perf_counter()
-            call()
-            if number:
-                taken[name].append(perf_counter() - started)
+            for _ in range(repeats[name]):
+                call()
+            taken[name].append((perf_counter() - started) / repeats[name])
     return taken
 
 

@@ -104,10 +104,16 @@ def ranks_of(doc_ids: ArrayLike, judged: JudgedRows, scores: ArrayLike | None = 
     fits = judged.docs.max(initial=0) <= np.iinfo(ids.dtype).max
     docs = judged.docs.astype(ids.dtype, copy=False) if fits else judged.docs
     hits = [np.zeros(0, np.int64)]
+    theirs, same = np.empty((step, ids.shape[1]), ids.dtype), np.empty((step, ids.shape[1]), np.bool_)
     for first in range(0, len(docs), step):
-        part = slice(first, first + step)
-        hits.append(np.flatnonzero(ids[judged.rows[part]] == docs[part, None]) + first * width)
-    own, place = np.divmod(np.concatenate(hits), width)
+        part = slice(first, min(first + step, len(docs)))
+        n = part.stop - first
+        np.take(ids, judged.rows[part], axis=0, out=theirs[:n], mode="clip")
+        np.equal(theirs[:n], docs[part, None], out=same[:n])
+        hits.append(np.flatnonzero(same[:n]) + first * width)
+    hit = np.concatenate(hits)
+    own = hit // width  # by a constant, which is several times as fast as divmod
+    place = hit - own * width
     query = judged.rows[own]
     if (own[1:] == own[:-1]).any():
         twice = int(own[1:][own[1:] == own[:-1]][0])

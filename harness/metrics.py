@@ -62,7 +62,7 @@ def _ndcg(ranks: Ranks, k: int) -> Floats:
     """Linear gain over log2(rank + 1), divided by the same of the judgements' best order (trec_eval)."""
     gained = ranks.total(ranks.query, ranks.gain / np.log2(ranks.rank + 1.0), ranks.rank <= k)
     best = ranks.ideal
-    return gained / ranks.total(best.query, best.gain / np.log2(best.rank + 1.0), best.rank <= k)
+    return gained / ranks.total(best.query, best.discounted, best.rank <= k)
 
 
 def _precision(ranks: Ranks, k: int) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, cast
@@ -33,6 +33,8 @@ Ints = NDArray[np.int64]
 Grades = Mapping[str, Mapping[str, int]]
 #: Query id → what was found for it: a ranking, document ids best first, or document id → score.
 Lists = Mapping[str, Ranking | Sequence[str]] | Mapping[str, Mapping[str, float]]
+#: Of each relevant document found: query's row, rank and grade; then the documents per query.
+_Found = tuple[Ints, Ints, Floats, Ints]
 
 #: Up to this many relevant documents are looked up one by one; for more, one pass over the list is faster.
 FEW = 8
@@ -51,18 +53,21 @@ class Ideal:
         query: (m,) int64, the query's row; ascending.
         rank: (m,) int64, from 1.
         gain: (m,) float64, grades; falling within a query.
+        discounted: (m,) float64, ``gain / log2(rank + 1)``: once for any number of runs.
     """
 
     relevant: Ints
     query: Ints
     rank: Ints
     gain: Floats
+    discounted: Floats
 
     @classmethod
     def of(cls, relevant: Ints, gains: Floats) -> Ideal:
         """From the number of relevant documents per query, and their grades one query after the other."""
         query = np.repeat(np.arange(len(relevant)), relevant)
-        return cls(relevant, query, _positions(relevant), gains[np.lexsort((-gains, query))])
+        rank, gain = _positions(relevant), gains[np.lexsort((-gains, query))]
+        return cls(relevant, query, rank, gain, gain / np.log2(rank + 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,7 @@ class Ranks:
 
     def found(self, k: int) -> Floats:
         """Relevant documents among the first ``k``: (n,) float64."""
-        return self.total(self.query, np.ones(len(self.query)), self.rank <= k)
+        return np.bincount(self.query[self.rank <= k], minlength=self.n).astype(np.float64)
 
 
 def evaluated_queries(relevance: Grades) -> tuple[str, ...]:
@@ -105,7 +110,7 @@ def evaluated_queries(relevance: Grades) -> tuple[str, ...]:
 def assemble(query: Ints, rank: Ints, gain: Floats, retrieved: Ints, ideal: Ideal) -> Ranks:
     """:class:`Ranks` from the relevant documents found, in any order."""
     # one key sorts faster than two: ranks are far below 2 ** 32, rows below 2 ** 31
-    order = np.argsort((query << 32) + rank, kind="stable")
+    order = np.argsort((query << 32) + rank)
     query = query[order]
     n = len(ideal.relevant)
     found = np.bincount(query, minlength=n)
@@ -123,9 +128,15 @@ def reduce(run: Lists, relevance: Grades) -> Ranks:
     queries = evaluated_queries(relevance)
     wanted = [_relevant(relevance[query_id]) for query_id in queries]
     relevant = np.fromiter(map(len, wanted), np.int64, len(wanted))
-    ideal = Ideal.of(relevant, np.array([gain for grades in wanted for gain in grades.values()], np.float64))
-    scored = isinstance(next(iter(run.values()), None), Mapping)
-    return _Found(len(queries)).fill(queries, wanted, cast(Any, run), scored).ranks(ideal)
+    flat: list[int] = []
+    for grades in wanted:
+        flat += grades.values()
+    gains = np.array(flat, np.float64)
+    ideal = Ideal.of(relevant, gains)
+    if isinstance(next(iter(run.values()), None), Mapping):
+        lists = [cast("Mapping[str, float]", run.get(query_id, {})) for query_id in queries]
+        return assemble(*_from_scores(lists, wanted, relevant, gains), ideal)
+    return assemble(*_from_lists(queries, wanted, cast(Any, run)), ideal)
 
 
 def _relevant(grades: Mapping[str, int]) -> Mapping[str, int]:
@@ -134,86 +145,57 @@ def _relevant(grades: Mapping[str, int]) -> Mapping[str, int]:
     return {doc_id: grade for doc_id, grade in grades.items() if grade >= 1}
 
 
-class _Found:
-    """Relevant documents found: flat lists of plain integers, which numpy takes in faster than tuples."""
+def _from_lists(
+    queries: Sequence[str],
+    wanted: Sequence[Mapping[str, int]],
+    run: Mapping[str, Ranking | Sequence[str]],
+) -> _Found:
+    # flat lists of plain integers: numpy takes them in many times faster than a list of tuples
+    places: list[int] = []
+    gains: list[int] = []
+    found, retrieved = ([0] * len(queries) for _ in range(2))
+    for row, (query_id, grades) in enumerate(zip(queries, wanted)):
+        ranking = run.get(query_id)
+        if ranking is None:
+            continue
+        ids = ranking.doc_ids if isinstance(ranking, Ranking) else tuple(dict.fromkeys(ranking))
+        retrieved[row] = len(ids)
+        if len(grades) <= FEW:
+            here: Collection[str] = set(grades).intersection(ids)
+            places += map(ids.index, here)
+        else:
+            ordered = [(place, doc_id) for place, doc_id in enumerate(ids) if doc_id in grades]
+            here = [doc_id for _, doc_id in ordered]
+            places += [place for place, _ in ordered]
+        gains += map(grades.__getitem__, here)
+        found[row] = len(here)
+    query, rank = np.repeat(np.arange(len(queries)), found), np.array(places, np.int64) + 1
+    return query, rank, np.array(gains, np.float64), np.array(retrieved, np.int64)
 
-    def __init__(self, n: int) -> None:
-        self.found, self.retrieved = [0] * n, [0] * n
-        self.ranks_from_0: list[int] | Ints = []
-        self.gains: list[int] = []
 
-    def fill(
-        self,
-        queries: Sequence[str],
-        wanted: Sequence[Mapping[str, int]],
-        run: Mapping[str, Any],
-        scored: bool,
-    ) -> _Found:
-        """Look the ``wanted`` documents of each query up in ``run``."""
-        (self._scores if scored else self._lists)(queries, wanted, run)
-        return self
-
-    def ranks(self, ideal: Ideal) -> Ranks:
-        """What was found, as :func:`assemble` makes it."""
-        query = np.repeat(np.arange(len(self.found)), self.found)
-        rank = np.asarray(self.ranks_from_0, np.int64) + 1
-        retrieved = np.array(self.retrieved, np.int64)
-        return assemble(query, rank, np.array(self.gains, np.float64), retrieved, ideal)
-
-    def _lists(
-        self,
-        queries: Iterable[str],
-        wanted: Iterable[Mapping[str, int]],
-        run: Mapping[str, Ranking | Sequence[str]],
-    ) -> None:
-        places: list[int] = []
-        for row, (query_id, grades) in enumerate(zip(queries, wanted)):
-            ranking = run.get(query_id)
-            if ranking is None:
-                continue
-            ids = ranking.doc_ids if isinstance(ranking, Ranking) else tuple(dict.fromkeys(ranking))
-            self.retrieved[row] = len(ids)
-            if len(grades) <= FEW:
-                here = [ids.index(doc_id) for doc_id in set(grades).intersection(ids)]
-            else:
-                here = [place for place, doc_id in enumerate(ids) if doc_id in grades]
-            places += here
-            self.gains += [grades[ids[place]] for place in here]
-            self.found[row] = len(here)
-        self.ranks_from_0 = places
-
-    def _scores(
-        self,
-        queries: Sequence[str],
-        wanted: Sequence[Mapping[str, int]],
-        run: Mapping[str, Mapping[str, float]],
-    ) -> None:
-        """Without sorting: a document's rank is one more than the number of documents before it."""
-        lists = [run.get(query_id, {}) for query_id in queries]
-        self.retrieved = list(map(len, lists))
-        values = np.fromiter(
-            chain.from_iterable(scores.values() for scores in lists), np.float64, sum(self.retrieved)
-        )
-        if np.isnan(values).any():
-            raise RankingError("a score is NaN; accepted: a number")
-        looked_up: list[float | None] = []
-        for grades, scores in zip(wanted, lists):
-            looked_up += map(scores.get, grades)
-        everything = np.array(looked_up, np.float64)  # what is missing is NaN there
-        here = np.flatnonzero(~np.isnan(everything))
-        own = everything[here]
-        lengths = np.array(self.retrieved, np.int64)
-        sizes = np.fromiter(map(len, wanted), np.int64, len(lists))
-        rows = np.repeat(np.arange(len(lists)), sizes)[here]
-        before, equal = _before(values, lengths, rows, own)
-        judged = [pair for grades in wanted for pair in grades.items()]
-        self.gains = [judged[place][1] for place in here.tolist()]
-        self.found = np.bincount(rows, minlength=len(lists)).tolist()
-        for place in np.flatnonzero(equal > 1).tolist():
-            doc_id, score = judged[here[place]][0], own[place]
-            tied = (other for other, value in lists[rows[place]].items() if value == score)
-            before[place] += sum(other > doc_id for other in tied)
-        self.ranks_from_0 = before
+def _from_scores(
+    lists: Sequence[Mapping[str, float]], wanted: Sequence[Mapping[str, int]], relevant: Ints, gains: Floats
+) -> _Found:
+    """Without sorting: a document's rank is one more than the number of documents before it."""
+    retrieved = np.fromiter(map(len, lists), np.int64, len(lists))
+    everything = chain.from_iterable(scores.values() for scores in lists)
+    values = np.fromiter(everything, np.float64, int(retrieved.sum()))
+    if np.isnan(values).any():
+        raise RankingError("a score is NaN; accepted: a number")
+    looked_up: list[float | None] = []
+    for grades, scores in zip(wanted, lists):
+        looked_up += map(scores.get, grades)
+    sought = np.array(looked_up, np.float64)  # what is missing is NaN there
+    here = np.flatnonzero(~np.isnan(sought))
+    own, query = sought[here], np.repeat(np.arange(len(lists)), relevant)[here]
+    before, equal = _before(values, retrieved, query, own)
+    tied = np.flatnonzero(equal > 1).tolist()
+    names = [doc_id for grades in wanted for doc_id in grades] if tied else []
+    for place in tied:
+        doc_id, score = names[here[place]], own[place]
+        others = (other for other, value in lists[query[place]].items() if value == score)
+        before[place] += sum(other > doc_id for other in others)
+    return query, before + 1, gains[here], retrieved
 
 
 def _before(values: Floats, lengths: Ints, rows: Ints, own: Floats) -> tuple[Ints, Ints]:
