@@ -90,6 +90,9 @@ def run(
     usd_per_hour: Annotated[
         float | None, typer.Option(help="Price of this machine, to compare costs.")
     ] = None,
+    margin: Annotated[
+        Many, typer.Option(help="Less than the best that still does: ndcg@10=0.01; repeatable.")
+    ] = None,
 ) -> None:
     """Measure providers on a data set. With no options: every local provider on the golden set."""
     from harness.command import RunOptions, run_command
@@ -108,6 +111,7 @@ def run(
         baseline=baseline, lexical=lexical, analyser=analyser, k=k, pool=pool, rrf_k=rrf_k, fusion=fusion,
         weights=weights, scope=scope, warmup=warmup, repeats=repeats, threads=threads, seed=seed,
         record=record, replay=replay, max_usd=max_usd, usd_per_hour=usd_per_hour,
+        margins=tuple(margin or ()),
     )  # fmt: skip
     raise typer.Exit(run_command(options, print))
 
