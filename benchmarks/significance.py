@@ -45,10 +45,9 @@ Maker = Callable[[np.random.Generator, int, int, float], Floats]
 
 
 def drawn(generator: np.random.Generator, n: int, k: int, shift: float = 0.0) -> Floats:
-    """Values (n, k) of k systems on n queries; the first is better by ``shift`` latent standard deviations."""
-    latent = np.sqrt(ALIKE) * generator.normal(size=(n, 1)) + np.sqrt(1 - ALIKE) * generator.normal(
-        size=(n, k)
-    )
+    """Values (n, k) of k systems on n queries; the first is better by ``shift`` latent deviations."""
+    common, own = generator.normal(size=(n, 1)), generator.normal(size=(n, k))
+    latent = np.sqrt(ALIKE) * common + np.sqrt(1 - ALIKE) * own
     latent[:, 0] += shift
     return VALUES[np.searchsorted(EDGES, latent)]
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 from harness.metrics import Metric
+from harness.results import ResultDocument
 from rag_core.errors import InvalidArgumentError
 
-__all__ = ["parse_margins"]
+__all__ = ["parse_margins", "with_margins"]
 
 
 def parse_margins(texts: Iterable[str]) -> dict[str, float]:
@@ -35,3 +37,16 @@ def parse_margins(texts: Iterable[str]) -> dict[str, float]:
         if found.setdefault(metric, margin) != margin:
             raise InvalidArgumentError(f"margins {found[metric]} and {margin} for {metric}; accepted: one")
     return found
+
+
+def with_margins(document: ResultDocument, texts: Iterable[str]) -> ResultDocument:
+    """``document`` judged by ``texts`` instead of its own margins; the same one where there are none.
+
+    Raises:
+        InvalidArgumentError, UnknownNameError: as :func:`parse_margins`.
+    """
+    given = list(texts)
+    if not given:
+        return document
+    parse_margins(given)
+    return replace(document, spec={**document.spec, "margins": given})
