@@ -14,6 +14,8 @@ __all__ = ["about", "evidence", "margin_sentences", "rival_sentences", "tally", 
 
 #: From this many queries on the figure only says that no data set will do.
 MOST = 1_000_000
+#: Systems that a sentence about a margin names.
+MOST_NAMED = 5
 
 
 def evidence(found: Difference) -> str:
@@ -100,17 +102,23 @@ def margin_sentences(others: Sequence[Row], apart: Mapping[str, Pair], margin: f
             found[verdict].append(row.label)
             if verdict == OPEN:
                 needed = max(needed, queries_needed(margin, pair.sd, 2 * SURE) or 0)
-    size = number(margin)
+    size = f"{margin:g}"
     heads = {
         EQUIVALENT: f"Equivalent to the best within {size}",
         NOT_WORSE: f"Not worse than the best by more than {size}",
         WORSE: f"Worse than the best by more than {size}",
         OPEN: f"Not shown to be within {size} of the best, nor to be worse by more",
     }
-    out = [f"{heads[v]} (one-sided 95 % bound): {', '.join(names)}" for v, names in found.items() if names]
+    out = [f"{heads[v]} (one-sided 95 % bound): {_listed(names)}" for v, names in found.items() if names]
     if found[OPEN]:
         out[-1] += f"; {about(needed)} queries would show it of each that is equal in truth"
     return [f"{line}." for line in out]
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) <= MOST_NAMED:
+        return ", ".join(names)
+    return f"{', '.join(names[: MOST_NAMED - 1])} and {len(names) - MOST_NAMED + 1} others"
 
 
 def _mean(row: Row) -> str:

@@ -36,7 +36,7 @@ def how_sure(document: ResultDocument, rows: Sequence[Row], metric: str) -> str:
     columns = ["better", "other", "verdict", "Δ", "95 % interval", "corrected p", "wins / ties / losses"]
     columns += ["d_z", "queries that would tell", "these tell"]
     if margin is not None:
-        columns.insert(3, f"margin {number(margin)}")
+        columns.insert(3, f"margin {margin:g}")
     body = [_fields(pair, label, margin) for pair in [*with_best, *among]]
     return "## How sure\n\n" + pipe_table(columns, body, numeric=7) + _caption(pairs[0], margin)
 
@@ -79,7 +79,7 @@ def _caption(pair: Pair, margin: float | None) -> str:
         )
     if margin is not None:
         lines.append(
-            f"\nMargin {number(margin)}: by the one-sided 95 % bound, each pair on its own. *Not worse*: the "
+            f"\nMargin {margin:g}: by the one-sided 95 % bound, each pair on its own. *Not worse*: the "
             "other is behind by less; *equivalent*: nor is it ahead by more; *worse*: behind by more.\n"
         )
     return "".join(lines)

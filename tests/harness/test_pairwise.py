@@ -133,14 +133,21 @@ def test_margins_are_told_for_each_verdict(document: ResultDocument) -> None:
     bounds = [(-0.005, 0.008), (-0.02, 0.008), (0.015, 0.03), (-0.02, 0.03)]
     apart = {name: pair(*ends) for name, ends in zip(names, bounds)}
     said = margin_sentences([rows[n] for n in names], apart, 0.01)
-    assert said[0] == f"Equivalent to the best within 0.0100 (one-sided 95 % bound): {rows[names[0]].label}."
-    assert said[1].startswith("Not worse than the best by more than 0.0100 (")
-    assert said[2].startswith("Worse than the best by more than 0.0100 (")
+    assert said[0] == f"Equivalent to the best within 0.01 (one-sided 95 % bound): {rows[names[0]].label}."
+    assert said[1].startswith("Not worse than the best by more than 0.01 (")
+    assert said[2].startswith("Worse than the best by more than 0.01 (")
     needed = about(queries_needed(0.01, 0.2, alpha=0.10) or 0)
     assert said[3].endswith(
         f"{rows[names[3]].label}; {needed} queries would show it of each that is equal in truth."
     )
     assert margin_sentences([rows[names[0]]], apart, None) == []
     document.spec["margins"] = ["ndcg@10=0.3"]
-    assert any(s.startswith("Equivalent to the best within 0.300") for s in verdict(document).sentences)
+    assert any(s.startswith("Equivalent to the best within 0.3") for s in verdict(document).sentences)
     assert not any("the best within" in s for s in verdict(document, "map@100").sentences)
+
+
+def test_many_within_a_margin_are_counted(document: ResultDocument) -> None:
+    rows = make_rows(document)[:6] + make_rows(document)[:1]
+    apart = {row.cell.key.cell_id: pair(0.02, 0.03) for row in rows}
+    (said,) = margin_sentences(rows, apart, 0.01)
+    assert said.endswith(f"{rows[3].label} and 3 others.")

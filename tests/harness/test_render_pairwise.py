@@ -26,7 +26,7 @@ def test_the_best_against_each_and_the_leaders_among_themselves(document: Result
 def test_a_margin_gets_its_column(document: ResultDocument) -> None:
     document.spec["margins"] = ["ndcg@10=0.05"]
     text = how_sure(document, make_rows(document), "ndcg@10")
-    assert "| verdict | margin 0.0500 | Δ |" in text
+    assert "| verdict | margin 0.05 | Δ |" in text
     assert "| worse |" in text
     assert "by the one-sided 95 % bound" in text
 

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from harness import resampling
+from harness import resampling, significance
 from harness.significance import (
     binomial_interval,
     bootstrap_interval,
@@ -148,7 +148,17 @@ def test_many_queries_agree_with_scipy():
 
 
 def test_a_clear_difference_never_has_p_value_0():
-    assert paired_difference(np.full(100, 0.9), np.linspace(0, 0.4, 100)).p_value == 1 / 10_001
+    clear = paired_difference(np.full(100, 0.9), np.linspace(0, 0.4, 100)).p_value
+    assert 2**-99 <= clear < 1e-15  # all signs alike: the exact value is 2 in 2 ** 100
+    assert paired_difference(np.full(5000, 0.9), np.zeros(5000)).p_value > 0
+
+
+def test_the_bound_of_what_no_pattern_reached_is_never_below_the_exact_value():
+    generator = np.random.default_rng(4)
+    for n in (4, 9, 13):
+        for _ in range(30):
+            values = generator.normal(0.5, 0.6, n)
+            assert significance._at_most(values) >= resampling.exact_p(values)
 
 
 def test_p_values_under_no_difference_are_spread_evenly():
