@@ -115,10 +115,9 @@ def test_the_verdict_tells_wins_and_how_many_queries_would_tell(document: Result
     (found,) = (
         p for p in all_pairs(document.cells, "ndcg@10") if (p.better, p.other) == (E5_HYBRID, E5_VECTOR)
     )
-    assert said.endswith(
-        f" (Holm, 15 pairs); {tally(found)}: {about(found.needed or 0)} queries would tell such a difference; "
-        f"these 40 tell {found.detectable:.3f}."
-    )
+    more = f"{about(found.needed or 0)} queries would tell such a difference"
+    own = f"these 40 tell {found.detectable:.3f}"
+    assert said.endswith(f" (Holm, 15 pairs); {tally(found)}: {more}; {own}.")
 
 
 def test_the_best_is_tested_with_all_pairs_corrected(document: ResultDocument) -> None:
