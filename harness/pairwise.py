@@ -17,10 +17,13 @@ from harness.differences import SURE, Difference, paired
 from harness.power import detectable, effect_size, queries_needed
 from harness.results import CellResult
 
-__all__ = ["EQUIVALENT", "NOT_WORSE", "OPEN", "WORSE", "Pair", "all_pairs", "margin_verdict"]
+__all__ = ["EQUIVALENT", "FEWEST", "NOT_WORSE", "OPEN", "WORSE", "Pair", "all_pairs", "margin_verdict"]
 
 #: Differences of one query up to here are rounding: a tie.
 ROUNDING = 1e-9
+#: With fewer queries nothing is claimed of a margin: at 30 such claims are wrong in 5 % of simulated runs
+#: (``benchmarks/significance.py``), at 15 in 8 %, at 5 in 17 %.
+FEWEST = 30
 EQUIVALENT, NOT_WORSE, WORSE, OPEN = "equivalent", "not worse", "worse", "open"
 
 
@@ -112,10 +115,11 @@ def margin_verdict(pair: Pair, margin: float) -> str:
 
     ``equivalent`` where both bounds lie within the margin (two one-sided tests: Schuirmann, Journal of
     Pharmacokinetics and Biopharmaceutics 15, 1987), ``not worse`` where ``other`` is behind by less than the
-    margin, ``worse`` where by more, else ``open``. Each pair is judged on its own, without correction.
+    margin, ``worse`` where by more, else ``open``. Each pair is judged on its own, without correction;
+    one of fewer than :data:`FEWEST` queries is ``open``.
     """
     lower, upper = pair.difference.lower, pair.difference.upper
-    if lower is None or upper is None:
+    if lower is None or upper is None or pair.difference.n < FEWEST:
         return OPEN
     if upper < margin:
         return EQUIVALENT if lower > -margin else NOT_WORSE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from harness.differences import SURE, Difference
-from harness.pairwise import EQUIVALENT, NOT_WORSE, OPEN, WORSE, Pair, margin_verdict
+from harness.pairwise import EQUIVALENT, FEWEST, NOT_WORSE, OPEN, WORSE, Pair, margin_verdict
 from harness.power import detectable, queries_needed
 from harness.render.format import number, p_value, percent, score, signed
 from harness.rows import Row
@@ -101,7 +101,7 @@ def margin_sentences(others: Sequence[Row], apart: Mapping[str, Pair], margin: f
             verdict = margin_verdict(pair, margin)
             found[verdict].append(row.label)
             if verdict == OPEN:
-                needed = max(needed, queries_needed(margin, pair.sd, 2 * SURE) or 0)
+                needed = max(needed, FEWEST, queries_needed(margin, pair.sd, 2 * SURE) or 0)
     size = f"{margin:g}"
     heads = {
         EQUIVALENT: f"Equivalent to the best within {size}",

@@ -41,6 +41,8 @@ Floats = NDArray[np.float64]
 #: Sign patterns drawn for a test, and for each comparison of a family of many: Holm's correction multiplies
 #: the smallest p value that the patterns can show.
 PERMUTATIONS, PER_COMPARISON = 10_000, 100
+#: The widest level an interval is read at: the least and the greatest of the resampled means.
+WIDEST = 1 - 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +293,9 @@ def _widened(level: float, n: int) -> float:
     if n < 2:
         return 2 * level - 1
     edge = math.sqrt(n / (n - 1)) * student_quantile(level, n - 1)
-    return 2 * NormalDist().cdf(edge) - 1
+    return min(
+        2 * NormalDist().cdf(edge) - 1, WIDEST
+    )  # of two or three values t is beyond any normal quantile
 
 
 @lru_cache(maxsize=256)

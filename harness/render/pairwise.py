@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.margins import parse_margins
-from harness.pairwise import Pair, all_pairs, margin_verdict
+from harness.pairwise import FEWEST, Pair, all_pairs, margin_verdict
 from harness.pairwise_findings import MOST, about
 from harness.render.format import MISSING, number, p_value, score, signed
 from harness.results import ResultDocument
@@ -80,6 +80,7 @@ def _caption(pair: Pair, margin: float | None) -> str:
     if margin is not None:
         lines.append(
             f"\nMargin {margin:g}: by the one-sided 95 % bound, each pair on its own. *Not worse*: the "
-            "other is behind by less; *equivalent*: nor is it ahead by more; *worse*: behind by more.\n"
+            "other is behind by less; *equivalent*: nor is it ahead by more; *worse*: behind by more. "
+            f"Below {FEWEST} queries nothing is claimed.\n"
         )
     return "".join(lines)

@@ -126,7 +126,8 @@ def test_a_margin_is_given_to_the_run_or_to_the_report(result: Path, tmp_path: P
     done = bench("report", str(result), "--out", str(tmp_path), "--margin", "ndcg@10=0.9")
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
-    assert "Equivalent to the best within 0.9 (one-sided 95 % bound): " in text
+    assert "Not shown to be within 0.9 of the best, nor to be worse by more (one-sided 95 % bound): " in text
+    assert "; about 30 queries would show it of each that is equal in truth." in text  # `mini` has seven
     assert "| margin 0.9 |" in text
     done = bench("report", str(result), "--out", str(tmp_path), "--margin", "ndcg@10")
     assert (done.returncode, done.stdout) == (2, "")

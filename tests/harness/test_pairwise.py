@@ -83,6 +83,12 @@ def test_the_margin_is_read_off_the_one_sided_bounds(
     assert margin_verdict(pair(lower, upper), 0.01) == expected  # type: ignore[arg-type]
 
 
+def test_nothing_is_claimed_of_a_margin_from_few_queries() -> None:
+    few = replace(pair().difference, lower=0.0, upper=0.0, n=29)
+    assert margin_verdict(pair(difference=few), 0.01) == OPEN
+    assert margin_verdict(pair(difference=replace(few, n=30)), 0.01) == EQUIVALENT
+
+
 def test_numbers_of_queries_are_rounded_up_to_two_digits() -> None:
     assert [about(n) for n in (7, 99, 101, 1874, 999_001, 2_000_000)] == [
         "about 7",

@@ -64,6 +64,10 @@ def test_the_one_sided_bounds_lie_inside_and_are_wider_than_plain_ones_for_few_q
     low, high = bootstrap_interval(VALUES[:12, 0] - VALUES[:12, 1], level=0.9)
     assert found.low < found.lower < low
     assert high < found.upper < found.high
+    for n in (2, 3, 4):  # Student's t is beyond what resampled means can show: their ends stand
+        few = paired_differences(VALUES[:n], [(0, 1)])[0]
+        gaps = VALUES[:n, 0] - VALUES[:n, 1]
+        assert gaps.min() - 1e-12 <= few.lower < few.mean < few.upper <= gaps.max() + 1e-12
     single = paired_differences(VALUES[:1], [(0, 1)])[0]
     assert single.lower == single.upper == single.mean
 
