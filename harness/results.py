@@ -112,7 +112,8 @@ class StageTimes:
 class CellResult:
     """One provider on one target and store with one pipeline: judged and timed, or the reason why not.
 
-    ``speed`` holds ``import_s``, ``load_s``, ``first_call_s`` (cold, apart), ``embed_s`` (the corpus),
+    ``speed`` holds ``import_s``, ``load_s``, ``first_call_s`` (cold, apart), ``rerank_load_s`` (of a
+    reranked cell), ``embed_s`` (the corpus),
     ``docs_per_s``, ``tokens_per_s``, ``peak_rss_bytes``, ``peak_device_bytes`` (null where the device's
     memory is the machine's, or is not counted), ``p50_s``, ``p95_s`` and ``p99_s`` (null below
     20 and 100 samples), ``store_write_s`` and, of another store than the exact one,
