@@ -198,7 +198,7 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
                     rerankers[key.reranker] = reason = f"{type(error).__name__}: {error}"
                     give(replace(here, key=key, status="failed", reason=reason))
                     continue
-            cold = {"rerank_load_s": rerank_load_s[key.reranker]}
+            cold: dict[str, float | int | None] = {"rerank_load_s": rerank_load_s[key.reranker]}
             own = replace(own, warnings=[*own.warnings, *notes], speed=own.speed | cold)
             found, used = reordered[place]
             give(found.cell(key, hybrid, own), used)

@@ -20,6 +20,7 @@ from harness.render.format import (
     signed,
 )
 from harness.render.pairwise import how_sure
+from harness.render.recommendation import recommendation
 from harness.render.stores import stores
 from harness.render.strata import by_overlap, by_tags
 from harness.render.variants import agreement
@@ -63,6 +64,7 @@ def render(document: ResultDocument, figures: Sequence[str] = (), plot_note: str
     sections = [
         f"# {_title(document)}\n",
         "## Verdict\n\n" + "".join(f"- {blocks.escape(sentence)}\n" for sentence in said.sentences),
+        recommendation(document),
         "## Results\n\n" + _main_table(rows, metric),
         how_sure(document, rows, metric),
         _other_metrics(document, rows),

@@ -13,8 +13,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from harness.render.front import pareto
 from harness.render.placing import place_labels
-from harness.render.plots import FIGURES, pareto, write
+from harness.render.plots import FIGURES, write
 from harness.results import ResultDocument, StageTimes
 from harness.rows import make_rows
 from harness.summary import verdict
