@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,9 +38,9 @@ def rag_toml(found: Recommendation, *, command: str, digest: str) -> str:
     assert found.chosen is not None
     row = found.chosen.row
     cell, spec = row.cell, found.document.spec
-    body = _body(cell, spec, found.metric)
-    value = cell.metrics[found.metric]
     data = found.document.dataset
+    body = _body(cell, spec, found.metric, data.get("languages") or ())
+    value = cell.metrics[found.metric]
     lines = [
         f"{MARK}; content {_digest(body)}",
         f"# Command: {command}",
@@ -50,12 +50,12 @@ def rag_toml(found: Recommendation, *, command: str, digest: str) -> str:
         f"# {metric_title(found.metric)}: {score(value.mean)}, 95 % interval "
         f"{interval(value.low, value.high)}",
         f"# Result: of {found.document.created}, sha256 {digest}",
-        *(f"# Note: {note}" for note in _notes(cell, spec)),
+        *(f"# Note: {note}" for note in _notes(cell, found)),
     ]
     return "\n".join(_comment(line) for line in lines) + "\n\n" + body
 
 
-def _body(cell: CellResult, spec: Mapping[str, Any], metric: str) -> str:
+def _body(cell: CellResult, spec: Mapping[str, Any], metric: str, languages: Sequence[str]) -> str:
     key = cell.key
     pipeline = key.pipeline.partition("+")[0]
     embedder = NO_VECTORS if pipeline == "bm25" else _pinned(key.provider, key.target)
@@ -66,6 +66,10 @@ def _body(cell: CellResult, spec: Mapping[str, Any], metric: str) -> str:
         "index": {"store": "flat" if key.store == NONE else key.store},
         "search": {"top_k": Metric.parse(metric).cutoff or DEFAULT_TOP_K, "pipeline": pipeline},
     }
+    if pipeline != "vector" and spec.get("analyser") == "raw":
+        tables["index"]["analyser"] = "raw"
+    elif pipeline != "vector" and languages:
+        tables["index"]["languages"] = list(languages)
     if key.pipeline.endswith("+rrf"):
         tables["rerank"]["mix"] = "ranks"
     search = tables["search"]
@@ -92,8 +96,9 @@ def _pinned(text: str, target: str = "") -> str:
     return str(replace(parsed, target=target or parsed.target))
 
 
-def _notes(cell: CellResult, spec: Mapping[str, Any]) -> list[str]:
+def _notes(cell: CellResult, found: Recommendation) -> list[str]:
     """Where the measured search differs from what the file can say."""
+    spec = found.document.spec
     notes = ["documents were measured whole; `rag ingest` cuts those of more than 256 tokens into chunks"]
     pipeline = cell.key.pipeline
     if pipeline == "bm25":
@@ -101,13 +106,14 @@ def _notes(cell: CellResult, spec: Mapping[str, Any]) -> list[str]:
             f"BM25 alone: no vector is searched; {NO_VECTORS!r} fills the index's vectors without a model"
         )
     if pipeline != "vector":
-        if spec.get("analyser", "language") != "language":
-            notes.append(f"BM25 was measured with --analyser {spec['analyser']}; an index uses language")
         for name, default in DEFAULT_BM25.items():
             if spec.get(name, default) != default:
                 notes.append(f"BM25 was measured with {name} = {spec[name]}; an index uses {default}")
         if spec.get("lexical", "bm25") != "bm25":
             notes.append(f"BM25 was measured with the engine {spec['lexical']}; an index has its own")
+        tags = found.document.dataset.get("query_tags") or {}
+        if spec.get("analyser") != "raw" and any("lang" in tag for tag in tags.values()):
+            notes.append("BM25 was told the language of each query; an index reads it off the text")
     if cell.settings.get("scope"):
         notes.append(
             f"each query was searched within its own {cell.settings['scope']}: rag search --where "

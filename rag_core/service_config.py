@@ -31,6 +31,8 @@
 
     [index]                                # how `rag ingest` builds one
     store = "flat"
+    analyser = "language"                  # how BM25 reads words; or "raw": no stems, no stop words
+    languages = ["en", "pt"]               # of the texts, for stems and stop words; without it en, es, pt
     chunk_tokens = 256
     overlap = 32
 
@@ -83,7 +85,13 @@ TABLES: Mapping[str, Mapping[str, tuple[type, ...]]] = {
         "timeout_s": (int, float),
         "template": (str,),
     },
-    "index": {"store": (str,), "chunk_tokens": (int,), "overlap": (int,)},
+    "index": {
+        "store": (str,),
+        "analyser": (str,),
+        "languages": (list,),
+        "chunk_tokens": (int,),
+        "overlap": (int,),
+    },
     "search": {
         "top_k": (int,),
         "pipeline": (str,),

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from rag_core.app.opening import closing, open_index, recorded
-from rag_core.app.settings import Asked, chain_of, read_settings, record_chain, recorded_chain, service_for
+from rag_core.app.settings import (
+    Asked,
+    analyser_for,
+    chain_of,
+    read_settings,
+    record_chain,
+    recorded_chain,
+    service_for,
+)
 from rag_core.errors import InvalidArgumentError, StoreError
 from rag_core.index import Index
 from rag_core.index_report import IngestReport
@@ -42,6 +50,7 @@ def ingest(source: Path, asked: Asked, say: Say, progress: Progress) -> IngestRe
         "max_tokens": _first(asked.chunk_tokens, settings.index.get("chunk_tokens"), CHUNK_TOKENS),
         "overlap": _first(asked.overlap, settings.index.get("overlap"), OVERLAP),
     }
+    analyser = analyser_for(settings)
     is_new = not Index.is_index(asked.index)
     built_with = [] if is_new else recorded(asked.index)
     chain = chain_of(settings, asked.provider, built_with)
@@ -57,7 +66,7 @@ def ingest(source: Path, asked: Asked, say: Say, progress: Progress) -> IngestRe
         if begun:  # by the provider before, which failed on the way
             shutil.rmtree(asked.index)
         store = asked.store or settings.index.get("store", DEFAULT_STORE)
-        with closing(Index.create(asked.index, embedder, store=store)) as index:
+        with closing(Index.create(asked.index, embedder, store=store, analyser=analyser)) as index:
             begun.append(embedder)
             record_chain(asked.index, chain)
             return bring(index, embedder)
