@@ -213,10 +213,27 @@ def diff(
 
 
 @app.command()
+def load(
+    result: Annotated[Path, typer.Argument(help="result.json or its folder.")],
+    system: Annotated[Many, typer.Option(help="As e5-small/hybrid; default the recommended one.")] = None,
+    concurrency: Annotated[str, typer.Option(help="Clients at once.")] = "1,4,16",
+    workers: Annotated[int, typer.Option(help="Threads that answer; 0 for one per usable CPU.")] = 0,
+    seconds: Annotated[float, typer.Option(help="For one number of clients at most.")] = 10.0,
+    threads: Annotated[int, typer.Option(help="CPU threads of a provider; 0 for all.")] = 0,
+    data: Annotated[str, typer.Option(help="Where the texts are; default the data set's name.")] = "",
+) -> None:
+    """Ask systems of a result by many clients at once: throughput, latency, and what of it is waiting."""
+    from harness.load_command import LoadOptions, load_command
+
+    options = LoadOptions(result, system or (), concurrency, workers, seconds, threads, data)
+    raise typer.Exit(load_command(options, print))
+
+
+@app.command()
 def recommend(
     result: Annotated[Path, typer.Argument(help="result.json or its folder.")],
     max_p50: Annotated[str, typer.Option(help="Median latency of a query at most, for example 50ms.")] = "",
-    max_p95: Annotated[str, typer.Option(help="95th percentile at most, for example 500ms.")] = "",
+    max_p95: Annotated[str, typer.Option(help="p95 at most, as 500ms; 500ms@16: with 16 clients.")] = "",
     max_p99: Annotated[str, typer.Option(help="99th percentile at most, for example 0.8s.")] = "",
     max_rss: Annotated[str, typer.Option(help="Peak memory at most, for example 2GB or 1.5GiB.")] = "",
     max_cold_start: Annotated[

@@ -22,6 +22,7 @@ __all__ = [
     "UNKNOWN",
     "Figure",
     "Limit",
+    "at_clients",
     "cold_start_s",
     "limits_of",
     "minimum",
@@ -111,6 +112,19 @@ def _usd(value: float | None) -> str:
     return f"{number(value)} USD"
 
 
+def at_clients(name: str, clients: int) -> Figure:
+    """A percentile (``p95``) while that many clients ask at once, of what `bench load` measured."""
+
+    def of(row: Row) -> float | None:
+        for level in (row.cell.load or {}).get("levels", ()):
+            if level["clients"] == clients:
+                found: float | None = level[f"{name}_s"]
+                return found
+        return None
+
+    return Figure(f"{name} with {clients} clients", of, seconds)
+
+
 FIGURES: Mapping[str, Figure] = {
     "p50": Figure("p50", _speed("p50_s"), seconds),
     "p95": Figure("p95", _speed("p95_s"), seconds),
@@ -119,8 +133,9 @@ FIGURES: Mapping[str, Figure] = {
     "cold-start": Figure("cold start", cold_start_s, seconds),
     "usd-per-1k": Figure("cost of 1,000 queries", usd_per_1k, _usd),
 }
+TIMED = ("p50", "p95", "p99")
 PARSERS: Mapping[str, Callable[[str, str], float]] = {
-    **dict.fromkeys(("p50", "p95", "p99", "cold-start"), parse_duration_s),
+    **dict.fromkeys((*TIMED, "cold-start"), parse_duration_s),
     "rss": parse_bytes,
     "usd-per-1k": parse_usd,
 }
@@ -150,7 +165,8 @@ class Limit:
 
 
 def limits_of(given: Mapping[str, str], usd_per_hour: float | None = None) -> list[Limit]:
-    """Limits by the names of :data:`FIGURES`, empty ones left out; ``{"p95": "500ms"}``.
+    """Limits by the names of :data:`FIGURES`, empty ones left out; ``{"p95": "500ms"}``, or ``500ms@16`` for
+    16 clients at once.
 
     Raises:
         InvalidArgumentError: a value without a unit, or not a number; the option is named.
@@ -160,9 +176,17 @@ def limits_of(given: Mapping[str, str], usd_per_hour: float | None = None) -> li
         if not text:
             continue
         figure, option = FIGURES[name], f"--max-{name}"
+        value, at, clients = text.partition("@")
+        if at:
+            if name not in TIMED or not clients.isdecimal() or int(clients) < 1:
+                raise InvalidArgumentError(
+                    f"{option} {text!r}; accepted: clients at once behind a latency alone, as in "
+                    "--max-p95 500ms@16"
+                )
+            figure = at_clients(name, int(clients))
         if name == "usd-per-1k" and usd_per_hour:
             figure = Figure(figure.name, lambda row: usd_per_1k(row, usd_per_hour), figure.form)
-        out.append(Limit(f"{option} {text}", figure, PARSERS[name](text, option)))
+        out.append(Limit(f"{option} {text}", figure, PARSERS[name](value, option)))
     return out
 
 

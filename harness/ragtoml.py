@@ -12,12 +12,12 @@ from typing import Any
 from harness.metrics import Metric
 from harness.recommend import Recommendation
 from harness.render.format import interval, score
-from harness.results import CellResult, write_atomic
+from harness.results import CellResult, ResultDocument, write_atomic
 from harness.summary import metric_title
 from rag_core.errors import InvalidArgumentError, RagCoreError
 from rag_core.factory import SpecString
 
-__all__ = ["check_writable", "rag_toml", "write_rag_toml"]
+__all__ = ["check_writable", "rag_toml", "settings_of", "write_rag_toml"]
 
 MARK = "# Written by: bench recommend"
 NONE = "-"
@@ -37,9 +37,9 @@ def rag_toml(found: Recommendation, *, command: str, digest: str) -> str:
     """
     assert found.chosen is not None
     row = found.chosen.row
-    cell, spec = row.cell, found.document.spec
+    cell = row.cell
     data = found.document.dataset
-    body = _body(cell, spec, found.metric, data.get("languages") or ())
+    body = _as_text(settings_of(cell, found.document, found.metric))
     value = cell.metrics[found.metric]
     lines = [
         f"{MARK}; content {_digest(body)}",
@@ -55,8 +55,14 @@ def rag_toml(found: Recommendation, *, command: str, digest: str) -> str:
     return "\n".join(_comment(line) for line in lines) + "\n\n" + body
 
 
-def _body(cell: CellResult, spec: Mapping[str, Any], metric: str, languages: Sequence[str]) -> str:
-    key = cell.key
+def settings_of(cell: CellResult, document: ResultDocument, metric: str = "") -> dict[str, dict[str, Any]]:
+    """Tables, keys and values of the ``rag.toml`` of ``cell``.
+
+    Args:
+        metric: its cut-off is how many documents an answer has; 10 without one.
+    """
+    key, spec = cell.key, document.spec
+    languages: Sequence[str] = document.dataset.get("languages") or ()
     pipeline = key.pipeline.partition("+")[0]
     embedder = NO_VECTORS if pipeline == "bm25" else _pinned(key.provider, key.target)
     tables: dict[str, dict[str, Any]] = {
@@ -64,7 +70,7 @@ def _body(cell: CellResult, spec: Mapping[str, Any], metric: str, languages: Seq
         # without a line the command would take whatever reranker is available
         "rerank": {"provider": "noop" if key.reranker == NONE else _pinned(key.reranker)},
         "index": {"store": "flat" if key.store == NONE else key.store},
-        "search": {"top_k": Metric.parse(metric).cutoff or DEFAULT_TOP_K, "pipeline": pipeline},
+        "search": {"top_k": (Metric.parse(metric).cutoff if metric else None) or DEFAULT_TOP_K},
     }
     if pipeline != "vector" and spec.get("analyser") == "raw":
         tables["index"]["analyser"] = "raw"
@@ -73,11 +79,16 @@ def _body(cell: CellResult, spec: Mapping[str, Any], metric: str, languages: Seq
     if key.pipeline.endswith("+rrf"):
         tables["rerank"]["mix"] = "ranks"
     search = tables["search"]
+    search["pipeline"] = pipeline
     search["candidate_pool"] = int(cell.settings.get("candidate_pool") or spec.get("candidate_pool") or 50)
     if pipeline == "hybrid":
         search |= {"fusion": key.fusion, "rrf_k": float(spec.get("rrf_k") or 60.0)}
         if spec.get("weights"):
             search["weights"] = [float(weight) for weight in spec["weights"]]
+    return tables
+
+
+def _as_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join(
         f"[{table}]\n" + "".join(f"{name} = {_toml(value)}\n" for name, value in values.items())
         for table, values in tables.items()

@@ -23,7 +23,7 @@ WORD = {
     "latency": "fastest",
     "cost": "cheapest",
     "memory": "smallest in memory",
-    "throughput": "fastest to embed documents",
+    "throughput": "highest in throughput",
     "quality": "best in quality",
 }
 

@@ -121,7 +121,8 @@ class CellResult:
     sum per query stands in ``total_s``. ``rerank`` is what :func:`harness.economics.economics` found, of a
     reranked cell. ``cost`` holds the values of :class:`harness.cost.Usage` under ``embed`` and, of a
     reranked cell, ``rerank``. ``attribution`` is what :func:`harness.attribution.totals` counted; each
-    relevant document stands in its ``file`` in runs/.
+    relevant document stands in its ``file`` in runs/. ``load``, which ``bench load`` adds, holds ``workers``,
+    ``peak_rss_bytes`` and ``levels``, each what :func:`harness.load.level` gives.
     """
 
     key: CellKey
@@ -142,6 +143,7 @@ class CellResult:
     rerank: dict[str, Any] | None = None
     cost: dict[str, Any] | None = None
     attribution: dict[str, Any] | None = None
+    load: dict[str, Any] | None = None
 
     def mean(self, metric: str) -> float | None:
         """The mean of ``metric``; None where it was not measured."""

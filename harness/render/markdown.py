@@ -19,6 +19,7 @@ from harness.render.format import (
     score,
     signed,
 )
+from harness.render.load import load
 from harness.render.pairwise import how_sure
 from harness.render.recommendation import recommendation
 from harness.render.stores import stores
@@ -78,6 +79,7 @@ def render(document: ResultDocument, figures: Sequence[str] = (), plot_note: str
         agreement(document),
         blocks.speed(rows),
         blocks.stages(rows),
+        load(rows),
         stores(rows),
         blocks.not_measured(document, rows),
         blocks.warnings(rows),
