@@ -110,8 +110,8 @@ def _local(cell: CellResult) -> None:
     targets = {spec.target for name in names for spec in RERANKERS.find(name)}
     if cell.key.target == "api" or targets == {"api"}:
         raise InvalidArgumentError(
-            f"{cell.key.cell_id} asks a service; accepted: local models, for what limits a service is its own "
-            "limit, and each query has its price"
+            f"{cell.key.cell_id} asks a service; accepted: local models. What limits a service is its "
+            "own rate limit, and each query has its price"
         )
 
 

@@ -16,7 +16,7 @@ from harness.limits import Limit, usd_per_1k
 from harness.margins import parse_margins
 from harness.pairwise import OPEN, all_pairs, difference_verdict
 from harness.results import ResultDocument
-from harness.rows import Row, clean, differences, main_metric, make_rows, metric_names
+from harness.rows import Row, differences, main_metric, make_rows, metric_names
 from rag_core.errors import InvalidArgumentError, RagCoreError
 from rag_core.factory import SpecString
 
@@ -85,7 +85,7 @@ class Recommendation:
     """The outcome.
 
     Attributes:
-        document: the result, its numbers finite or None.
+        document: the result.
         metric: that quality is judged by.
         margins: metric → margin; the main metric's first.
         limits: as asked.
@@ -142,6 +142,7 @@ def recommend(
     metric: str | None = None,
     prefer: str = "auto",
     usd_per_hour: float | None = None,
+    rows: Sequence[Row] = (),
 ) -> Recommendation:
     """Choose among the systems of ``document``.
 
@@ -152,13 +153,13 @@ def recommend(
         metric: that quality is judged by; the run's main metric without it.
         prefer: one of :data:`PREFER`.
         usd_per_hour: price of the machine; the run's without it.
+        rows: of ``document`` and ``metric``, where they have been made already.
 
     Raises:
         InvalidArgumentError: a metric that was not measured, a bad margin, or an unknown preference.
     """
     if prefer not in PREFER:
         raise InvalidArgumentError(f"--prefer {prefer!r}; accepted: {', '.join(PREFER)}")
-    document = clean(document)
     metric = metric or main_metric(document)
     wanted = parse_margins(margins or document.spec.get("margins") or ())
     wanted = {metric: wanted.pop(metric, DEFAULT_MARGIN), **wanted}
@@ -167,7 +168,7 @@ def recommend(
         if measured and name not in measured:
             raise InvalidArgumentError(f"{name} was not measured; the result holds {', '.join(measured)}")
     per_hour = usd_per_hour if usd_per_hour is not None else document.spec.get("usd_per_hour")
-    candidates = [Candidate(row, _never(row)) for row in make_rows(document, metric)]
+    candidates = [Candidate(row, _never(row)) for row in rows or make_rows(document, metric)]
     best = max((one for one in candidates if not one.never), key=lambda one: one.mean, default=None)
     if best is not None:
         judged = _closeness(document, best, candidates, wanted)

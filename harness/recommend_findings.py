@@ -201,7 +201,8 @@ def _would_show(found: Recommendation, rows: Sequence[Candidate], metric: str, m
         if len(gaps) > 1:
             sd = float(np.std(gaps, ddof=1))
             needed = max(needed, FEWEST, queries_needed(margin, sd, 2 * SURE) or 0)
-    return f"; {about(needed)} queries would show it of each that is equal in truth" if needed else ""
+    n = len(found.document.dataset.get("query_ids", ()))
+    return f"; {about(needed)} queries would show it of each that is equal in truth" if needed > n else ""
 
 
 def _never(found: Recommendation) -> list[str]:

@@ -65,7 +65,7 @@ def render(document: ResultDocument, figures: Sequence[str] = (), plot_note: str
     sections = [
         f"# {_title(document)}\n",
         "## Verdict\n\n" + "".join(f"- {blocks.escape(sentence)}\n" for sentence in said.sentences),
-        recommendation(document),
+        recommendation(document, rows),
         "## Results\n\n" + _main_table(rows, metric),
         how_sure(document, rows, metric),
         _other_metrics(document, rows),
