@@ -14,14 +14,15 @@ import pytest
 
 from harness.config import RunSpec
 from harness.datasets import load_dataset
+from harness.ragtoml import settings_of
 from harness.recommend_command import RecommendOptions, recommend_command
 from harness.results import ResultDocument, file_name, load_result
 from harness.runner import run
-from rag_core import EmbeddingService, Index
+from rag_core import EmbeddingService, Index, get_embedder, get_reranker
 from rag_core.app.settings import analyser_for, search_options
 from rag_core.errors import InvalidArgumentError
 from rag_core.registry import EMBEDDERS
-from rag_core.service_config import read_config
+from rag_core.service_config import ServiceConfig, read_config
 
 PLUGIN = """
 from providers.fake import load as load_fake
@@ -62,7 +63,8 @@ def measured(plugin: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -
     spec = RunSpec(
         data="mini",
         providers=("fake", "town-model"),
-        pipelines=("vector", "bm25", "hybrid"),
+        rerankers=("fake-overlap",),
+        pipelines=("vector", "bm25", "hybrid", "hybrid+rerank", "hybrid+rerank+rrf"),
         fusions=("rrf", "convex"),
         baseline_only=True,
         candidate_pool=20,
@@ -118,6 +120,37 @@ def test_the_index_of_the_file_answers_as_was_measured(
             assert [hit.document.doc_id for hit in found] == runs.get(query.query_id, [])[:10], query
             assert {hit.source for hit in found} <= {source}
         index.close()
+
+
+@pytest.mark.parametrize("pipeline", ["hybrid+rerank", "hybrid+rerank+rrf"])
+def test_settings_with_a_reranker_answer_as_was_measured(
+    measured: Path, tmp_path: Path, pipeline: str
+) -> None:
+    document = load_result(measured)
+    cell = document.cell(f"town-model/cpu/fp32/flat/{pipeline}/fake-overlap")
+    assert cell is not None
+    assert cell.speed["rerank_load_s"] is not None
+    tables = settings_of(cell, document)
+    config = ServiceConfig(index=tables["index"], search=tables["search"])
+    config.rerank = {name: value for name, value in tables["rerank"].items() if name == "mix"}
+    runs: dict[str, list[str]] = {}
+    for line in (measured / "runs" / f"{file_name(cell.key)}.run").read_text().splitlines():
+        query, _, doc_id, *_ = line.split()
+        runs.setdefault(query, []).append(doc_id)
+    data = load_dataset("mini")
+    index = Index.build(
+        tmp_path / "index",
+        data.documents,
+        get_embedder(tables["embedding"]["provider"]),
+        reranker=get_reranker(tables["rerank"]["provider"]),
+        analyser=analyser_for(config),
+    )
+    told = [q for q in data.queries if index.bm25.analyser.language_of(q.text) == q.metadata["lang"]]
+    for query in told:
+        found = index.hybrid_search(query.text, **search_options(config))
+        assert [hit.document.doc_id for hit in found] == runs.get(query.query_id, [])[:10], query
+        assert {hit.source for hit in found} <= {"hybrid+rerank"}
+    index.close()
 
 
 def test_the_commands_take_the_file(measured: Path, tmp_path: Path, plugin: dict[str, str]) -> None:
