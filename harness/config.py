@@ -8,6 +8,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from harness.margins import parse_margins
 from rag_core.errors import InvalidArgumentError
 from rag_core.fusion import METHODS, check_method
 
@@ -34,6 +35,7 @@ FREE_SETTINGS = (
     "replay",
     "max_usd",
     "usd_per_hour",
+    "margins",
 )
 DEFAULT_METRICS = ("ndcg@10", "precision@5", "recall@10", "mrr@10", "map@100", "success@5")
 
@@ -69,6 +71,7 @@ class RunSpec:
         replay: folder from which services are answered, without network and keys; empty for none.
         max_usd: the run stops before it may have spent more on services; None for no limit.
         usd_per_hour: price of this machine, for the comparison of costs; None where it is not given.
+        margins: ``metric=number``: by how much less than the best still does.
     """
 
     data: str
@@ -97,6 +100,7 @@ class RunSpec:
     replay: str = ""
     max_usd: float | None = None
     usd_per_hour: float | None = None
+    margins: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         unknown = [p for p in self.pipelines if p not in OFFERED_PIPELINES]
@@ -106,6 +110,7 @@ class RunSpec:
             raise InvalidArgumentError(f"no fusion named; accepted: {', '.join(METHODS)}")
         for method in self.fusions:
             check_method(method)
+        parse_margins(self.margins)
         if self.analyser not in ("language", "raw"):
             raise InvalidArgumentError(f"analyser {self.analyser!r}; accepted: language, raw")
         if not (math.isfinite(self.rrf_k) and self.rrf_k > 0):

@@ -10,11 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from rag_core.errors import RagCoreError
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -195,6 +198,19 @@ class ResultDocument:
                 self.cells[position] = cell
                 return
         self.cells.append(cell)
+
+    def to_frame(self, rows: str = "cells") -> pandas.DataFrame:
+        """A pandas DataFrame with one row per cell, or, of ``rows="queries"``, per cell and judged query.
+
+        Columns and units: :mod:`harness.frames`.
+
+        Raises:
+            InvalidArgumentError: other rows.
+            MissingExtraError: pandas is not installed.
+        """
+        from harness.frames import to_frame
+
+        return to_frame(self, rows)
 
     def as_dict(self) -> dict[str, Any]:
         """Strict JSON values: numpy numbers are plain, NaN and infinities null."""

@@ -19,6 +19,7 @@ from harness.render.format import (
     score,
     signed,
 )
+from harness.render.pairwise import how_sure
 from harness.render.stores import stores
 from harness.render.strata import by_overlap, by_tags
 from harness.render.variants import agreement
@@ -63,6 +64,7 @@ def render(document: ResultDocument, figures: Sequence[str] = (), plot_note: str
         f"# {_title(document)}\n",
         "## Verdict\n\n" + "".join(f"- {blocks.escape(sentence)}\n" for sentence in said.sentences),
         "## Results\n\n" + _main_table(rows, metric),
+        how_sure(document, rows, metric),
         _other_metrics(document, rows),
         _headline(document, rows, metric),
         _plots(figures, plot_note),
