@@ -90,6 +90,12 @@ def run(
     usd_per_hour: Annotated[
         float | None, typer.Option(help="Price of this machine, to compare costs.")
     ] = None,
+    score_threshold: Annotated[
+        float | None, typer.Option(help="Reranked rows drop documents whose score is below it.")
+    ] = None,
+    audit_prefixes: Annotated[
+        bool, typer.Option("--audit-prefixes", help="Also embed without prompts, and compare.")
+    ] = False,
 ) -> None:
     """Measure providers on a data set. With no options: every local provider on the golden set."""
     from harness.command import RunOptions, run_command
@@ -108,6 +114,7 @@ def run(
         baseline=baseline, lexical=lexical, analyser=analyser, k=k, pool=pool, rrf_k=rrf_k, fusion=fusion,
         weights=weights, scope=scope, warmup=warmup, repeats=repeats, threads=threads, seed=seed,
         record=record, replay=replay, max_usd=max_usd, usd_per_hour=usd_per_hour,
+        score_threshold=score_threshold, audit_prefixes=audit_prefixes,
     )  # fmt: skip
     raise typer.Exit(run_command(options, print))
 

@@ -62,6 +62,8 @@ class RunOptions:
     max_usd: float | None = None
     usd_per_hour: float | None = None
     fusion: str = "rrf"
+    score_threshold: float | None = None
+    audit_prefixes: bool = False
 
     def spec(self) -> RunSpec:
         """The settings of the run, defaults filled in; of a replay without providers, the settings
@@ -101,6 +103,8 @@ class RunOptions:
             replay=self.replay,
             max_usd=self.max_usd,
             usd_per_hour=self.usd_per_hour,
+            score_threshold=self.score_threshold,
+            audit_prefixes=self.audit_prefixes,
         )
 
 

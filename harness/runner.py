@@ -224,6 +224,7 @@ def dataset_record(dataset: Dataset) -> dict[str, Any]:
         "n_documents_empty": len(dataset.empty_documents),
         "n_queries": len(dataset.queries),
         "n_judgements": len(dataset.qrels),
+        "n_judgements_relevant": sum(qrel.relevance >= 1 for qrel in dataset.qrels),
         "n_without_relevant": len(dataset.queries) - len(judged),
         "notes": list(dataset.notes),
     }
