@@ -62,8 +62,8 @@ class JudgedGap:
         return (
             f"The first 10 of {self.least.label} are unjudged to {1 - self.least_share:.0%}, of "
             f"{self.most.label} to {1 - self.most_share:.0%} (difference {self.mean:.0%}, "
-            f"{self.low:.0%} to {self.high:.0%}): an unjudged document counts as not relevant, so the labels may "
-            "favour systems like those that they were pooled from."
+            f"{self.low:.0%} to {self.high:.0%}): an unjudged document counts as not relevant, so the "
+            "labels may favour systems like those that they were pooled from."
         )
 
 
@@ -75,7 +75,7 @@ def judged_gap(document: ResultDocument, rows: Sequence[Row]) -> JudgedGap | Non
     """
     if not has_negatives(document):
         return None
-    known = [(share, row) for row in rows if row.ok and (share := judged_mean(row)) is not None]
+    known = [(share, row) for row in _systems(rows) if (share := judged_mean(row)) is not None]
     if len(known) < 2:
         return None
     (top, most), (bottom, least) = (pick(known, key=lambda pair: pair[0]) for pick in (max, min))
@@ -83,6 +83,11 @@ def judged_gap(document: ResultDocument, rows: Sequence[Row]) -> JudgedGap | Non
     if found is None or found.mean < LEAST_GAP or found.low <= 0:
         return None
     return JudgedGap(most, least, top, bottom, found.mean, found.low, found.high)
+
+
+def _systems(rows: Sequence[Row]) -> list[Row]:
+    """The measured rows but the baseline, whose vectors are meant to know nothing."""
+    return [row for row in rows if row.ok and not row.is_baseline]
 
 
 def seed_of(document: ResultDocument) -> int:
@@ -114,12 +119,13 @@ class Extremes:
 
 
 def extremes(document: ResultDocument, rows: Sequence[Row], metric: str) -> Extremes:
-    """The queries that every measured system misses or solves by ``metric``; none with fewer than two."""
+    """The queries that every measured system misses or solves by ``metric``, the baseline aside; none with
+    fewer than two."""
     query_ids = [str(query_id) for query_id in document.dataset.get("query_ids", ())]
     columns = [
         row.cell.metrics[metric].per_query
-        for row in rows
-        if row.ok and metric in row.cell.metrics and len(row.cell.metrics[metric].per_query) == len(query_ids)
+        for row in _systems(rows)
+        if metric in row.cell.metrics and len(row.cell.metrics[metric].per_query) == len(query_ids)
     ]
     missed, solved = [], []
     if len(columns) > 1:

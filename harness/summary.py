@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from harness.agreement import agreement_sentences
+from harness.audit_findings import audit_sentences
 from harness.metrics import Metric
 from harness.naming import provider_name
 from harness.render.format import interval, megabytes, p_value, percent, score, seconds, signed
@@ -88,6 +89,7 @@ def verdict(document: ResultDocument, metric: str | None = None) -> Verdict:
         *overlap_sentences(document, rows, metric),
         *_cost_sentences(best, baseline, equals),
         *agreement_sentences(document),
+        *audit_sentences(document, rows),
         *_cautions(document, rows, metric),
     ]
     return Verdict(
