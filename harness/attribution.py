@@ -140,16 +140,17 @@ def totals(fates: Sequence[Fate], *, pool: int, top: int = TOP) -> dict[str, Any
 def as_table(fates: Sequence[Fate]) -> str:
     """Tab-separated text: query, document, grade, fate, the rank in each stage's list; ``-`` for none.
 
-    Where a document was cut and the vector leg missed it, the last column says so. Blanks inside ids
+    Where a document was cut and the vector leg missed it, a last column says so. Blanks inside ids
     that would break a line or column become spaces.
     """
     stages = list(fates[0].ranks) if fates else ["final"]
-    lines = ["\t".join(("query-id", "corpus-id", "grade", "fate", *stages, "note"))]
+    notes = ["note"] if any(one.read for one in fates) else []
+    lines = ["\t".join(("query-id", "corpus-id", "grade", "fate", *stages, *notes))]
     for one in fates:
         ranks = ("-" if one.ranks[name] is None else str(one.ranks[name]) for name in stages)
         note = f"cut at {one.read[0]} of {one.read[1]} tokens" if one.read else "-"
         own = (_plain(one.query_id), _plain(one.doc_id), str(one.grade), one.fate)
-        lines.append("\t".join((*own, *ranks, note)))
+        lines.append("\t".join((*own, *ranks, *[note for _ in notes])))
     return "\n".join(lines) + "\n"
 
 

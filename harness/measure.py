@@ -145,6 +145,8 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
             asked[row] = query_vectors[query.query_id]
     save_vectors(Path(job["vectors"]), vectors, asked)
     base.audit = audit(this, embedder, documents)
+    if not base.audit["estimated"]:  # a provider counts calls, warm-ups and further rounds included
+        base.counts |= {f"n_truncated_{part}": base.audit[part]["cut"] for part in ("documents", "queries")}
     if this.spec.audit_prefixes:
         compared = prefix_comparison(this, embedder, documents, vectors, asked, spending, emit)
         base.audit["prefixes"] = compared

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -139,13 +140,26 @@ def thresholds(cell: CellResult, seed: int = 0) -> Thresholds | None:
     kept = cell.thresholds
     if not kept:
         return None
-    relevant = [score for score in kept["relevant"] if score is not None]
-    is_real = len(kept["unanswerable"]) >= LEAST_QUERIES
-    pairs = [(r, o) for r, o in zip(kept["relevant"], kept["other"]) if r is not None and o is not None]
+    return _thresholds(
+        kept["of"], tuple(kept["relevant"]), tuple(kept["other"]), tuple(kept["unanswerable"]), seed
+    )
+
+
+@lru_cache(maxsize=64)  # the verdict, the report and the plot ask for the same curves
+def _thresholds(
+    of: str,
+    best: tuple[float | None, ...],
+    other: tuple[float | None, ...],
+    top: tuple[float, ...],
+    seed: int,
+) -> Thresholds:
+    relevant = [score for score in best if score is not None]
+    is_real = len(top) >= LEAST_QUERIES
+    pairs = [(r, o) for r, o in zip(best, other) if r is not None and o is not None]
     leak_of = "unanswerable" if is_real else "others"
     wanted = np.array(relevant if is_real else [r for r, _ in pairs], np.float64)
-    false = np.array(kept["unanswerable"] if is_real else [o for _, o in pairs], np.float64)
-    counts = (kept["of"], leak_of, len(wanted), len(false), len(kept["relevant"]) - len(relevant))
+    false = np.array(top if is_real else [o for _, o in pairs], np.float64)
+    counts = (of, leak_of, len(wanted), len(false), len(best) - len(relevant))
     fewest = min(len(wanted), len(false))
     if fewest < LEAST_QUERIES:
         reason = f"{fewest} queries on a side, {LEAST_QUERIES} needed"
@@ -157,6 +171,11 @@ def thresholds(cell: CellResult, seed: int = 0) -> Thresholds | None:
     return Thresholds(*counts, points, points[place], low, high, gain, gain_low, gain_high, verdict, reason)
 
 
+@lru_cache(maxsize=4096)
+def _bounds(count: int, n: int) -> tuple[float, float]:
+    return binomial_interval(count, n, LEVEL)
+
+
 def _points(wanted: Floats, false: Floats) -> tuple[Point, ...]:
     """Thresholds between neighbouring scores, so that rounding one does not move a query across it."""
     values = np.unique(np.concatenate([wanted, false]))
@@ -164,22 +183,15 @@ def _points(wanted: Floats, false: Floats) -> tuple[Point, ...]:
     if len(middles) > MOST_POINTS:
         middles = np.unique(np.quantile(middles, np.linspace(0, 1, MOST_POINTS), method="inverted_cdf"))
     made = []
-    intervals: dict[tuple[int, int], tuple[float, float]] = {}
-
-    def bounds(count: int, n: int) -> tuple[float, float]:
-        if (count, n) not in intervals:
-            intervals[count, n] = binomial_interval(count, n, LEVEL)
-        return intervals[count, n]
-
     for middle in middles.tolist():
         kept, leak = int((wanted >= middle).sum()), int((false >= middle).sum())
         made.append(
             Point(
                 middle,
                 kept / len(wanted),
-                *bounds(kept, len(wanted)),
+                *_bounds(kept, len(wanted)),
                 leak / len(false),
-                *bounds(leak, len(false)),
+                *_bounds(leak, len(false)),
             )
         )
     return tuple(made)
@@ -194,9 +206,7 @@ def _least_share(n: int) -> float:
     low, high = 0, n
     while low < high:
         middle = (low + high) // 2
-        low, high = (
-            (low, middle) if binomial_interval(middle, n, LEVEL)[0] >= LEAST_KEPT else (middle + 1, high)
-        )
+        low, high = (low, middle) if _bounds(middle, n)[0] >= LEAST_KEPT else (middle + 1, high)
     return low / n
 
 
@@ -234,8 +244,10 @@ def _bootstrap(
     low, high = np.quantile(at[chosen], (tail, 1 - tail))
     gain_low, gain_high = np.quantile(gains, (tail, 1 - tail))
     best = _chosen(kept, leak, len(wanted))
-    gain = float(kept[best] - leak[best])
-    return float(low), float(high), gain - optimism, float(gain_low) - optimism, float(gain_high) - optimism
+    gain = float(kept[best] - leak[best]) - optimism
+    # resamples choose anew, so that their gains are optimistic too: their spread is kept, not their place
+    shift = gain - float(np.mean(gains))
+    return float(low), float(high), gain, float(gain_low) + shift, float(gain_high) + shift
 
 
 def _blocks(rows: int, width: int) -> Iterator[int]:

@@ -48,9 +48,9 @@ def lost_documents(rows: Sequence[Row]) -> str:
         f"pool, but among the first {top} of no leg. Lost in fusion: among the first {top} of a leg. "
         f"Pushed out: of the first {top} of the fused list, by the reranker. Lifted: found although no leg "
         "had it there. Below threshold: among the first after reranking, dropped for its score. Cut: texts "
-        "of the corpus, and pairs of the reranker, that the model read only in part. Missed and cut: relevant, "
-        f"not among the first {top} of the vector leg, and cut; whether the answer stood in what was cut is "
-        f"not known, and 0 rules that cause out. {MISSING}: not "
+        "of the corpus, and pairs of the reranker, that the model read only in part. Missed and cut: "
+        f"relevant, not among the first {top} of the vector leg, and cut; whether the answer stood in what "
+        f"was cut is not known, and 0 rules that cause out. {MISSING}: not "
         "counted, or no such stage. Each document stands in `runs/*.fates.tsv`.\n"
     )
 

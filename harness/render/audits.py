@@ -27,13 +27,14 @@ def texts_and_roles(document: ResultDocument, rows: Sequence[Row]) -> str:
     if not chosen:
         return ""
     body = [[name, *_texts(row.cell.audit or {})] for name, row in chosen]
-    columns = ["provider", "window", "documents cut", "tokens lost", "queries cut", "tokens lost "]
+    columns = ["provider", "window", "documents cut", "document tokens lost", "queries cut"]
+    columns += ["query tokens lost"]
     estimated = any((row.cell.audit or {})["estimated"] for _, row in chosen)
     about = " ≈: estimated from characters, rather too many than too few." if estimated else ""
     out = "## Texts cut and roles sent\n\n" + pipe_table(columns, body, numeric=5)
     out += (
         "\nOf all documents and queries of the data set, tokens counted by the provider itself, special "
-        f"tokens and a document's prompt included, {MISSING}: no limit, or none reached.{about}\n\n"
+        f"tokens and a document's prompt included; {MISSING}: nothing was lost.{about}\n\n"
     )
     roles = [[name, *_roles(row)] for name, row in chosen]
     out += pipe_table(["provider", "a query is sent as", "a document is sent as", "cosine"], roles, numeric=1)
@@ -126,7 +127,7 @@ def _extremes(document: ResultDocument, rows: Sequence[Row], metric: str) -> lis
     for what, value, ids in (("misses", 0, found.missed), ("solves", 1, found.solved)):
         named = f": {', '.join(ids[:NAMED])}" + (" …" if len(ids) > NAMED else "") if ids else ""
         lines.append(
-            f"{len(ids)} of {found.queries} queries every one of the {found.systems} systems {what}, the baseline aside "
-            f"({title} {value}){named}."
+            f"{len(ids)} of {found.queries} queries every one of the {found.systems} systems {what}, the "
+            f"baseline aside ({title} {value}){named}."
         )
     return lines

@@ -69,14 +69,8 @@ def _panel(axes: Any, row: Row, found: Thresholds) -> None:
         axes.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0)
     axes.set_ylim(0, 1.05)
     axes.set_ylabel("share of queries")
-    best = found.best
-    if best is None or found.low is None or found.high is None:
-        return
-    strong = found.separates
-    axes.axvline(
-        best.threshold, color=plots.INK if strong else plots.GREY, linewidth=1.3, linestyle=(0, (1, 1))
-    )
-    if strong:
+    if found.separates and found.best and found.low is not None and found.high is not None:
+        axes.axvline(found.best.threshold, color=plots.INK, linewidth=1.3, linestyle=(0, (1, 1)))
         axes.axvspan(found.low, found.high, color=plots.GREY, alpha=0.15, linewidth=0)
 
 

@@ -44,20 +44,21 @@ def score_thresholds(rows: Sequence[Row], seed: int = 0) -> str:
     chosen = found_thresholds(rows, seed)
     if not chosen:
         return ""
-    body = [[row.label, found.scores, row.cell.key.dtype, *_fields(found)] for row, found in chosen]
-    columns = ["system", "scores", "dtype", "queries", "threshold", "95 % interval", "kept", "leak"]
-    columns += ["kept − leak", "verdict"]
+    body = [[row.label, _scored_by(row, found), found.verdict, *_fields(found)] for row, found in chosen]
+    columns = ["system", "scores of", "verdict", "queries", "threshold", "95 % interval", "kept", "leak"]
+    columns += ["kept − leak"]
     lines = [f"- {escape(_sentence(row, found))}\n" for row, found in chosen]
     leaks = {found.leak_of for _, found in chosen}
     return (
         "## Score thresholds\n\n"
         + "".join(lines)
         + "\n"
-        + pipe_table(columns, body, numeric=7)
+        + pipe_table(columns, body, numeric=6)
         + "\nKept: queries with a relevant document in the pool whose best one scores at least t; "
         + "; ".join(text for name, text in LEAKS.items() if name in leaks)
         + f". The threshold has the greatest kept − leak among those that surely keep {LEAST_KEPT:.0%}; it "
-        f"is suggested where the leak surely stays within {MOST_LEAK:.0%}. Intervals: exact binomial of the "
+        f"is suggested where the leak surely stays within {MOST_LEAK:.0%}, and stands in brackets where not. "
+        "Queries: behind kept and leak. Intervals: exact binomial of the "
         "shares, bootstrap of the threshold and of kept − leak, from which the optimism of choosing and "
         "judging on the same queries is taken off.\n\n"
         "A reranker's threshold is the `score_threshold` of `Index.hybrid_search` with that reranker, and "
@@ -77,11 +78,18 @@ def _fields(found: Thresholds) -> list[str]:
     queries = f"{found.n_kept} / {found.n_leak}"
     best = found.best
     if best is None or found.low is None or found.high is None:
-        return [queries, *[MISSING] * 5, found.verdict]
+        return [queries, *[MISSING] * 5]
     shown = score_text(best.threshold) if found.separates else f"({score_text(best.threshold)})"
     gain = f"{signed(found.gain)} ({signed(found.gain_low)} to {signed(found.gain_high)})"
     bounds = f"{score_text(found.low)} to {score_text(found.high)}"
-    return [queries, shown, bounds, _kept(best), _leak(best), gain, found.verdict]
+    return [queries, shown, bounds, _kept(best), _leak(best), gain]
+
+
+def _scored_by(row: Row, found: Thresholds) -> str:
+    """The model that the scores belong to, its dtype included."""
+    if found.scores == "vector":
+        return escape(f"{row.cell.model}, {row.cell.key.dtype}, cosine")
+    return escape(str(row.cell.settings.get("reranker", row.cell.key.reranker)))
 
 
 def _kept(best: Point) -> str:

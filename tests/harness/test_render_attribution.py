@@ -31,11 +31,11 @@ def test_a_row_for_each_system_with_only_the_stages_it_has(
     assert lines[0] == "## Where relevant documents were lost"
     assert lines[2] == (
         "| system | relevant | found | in no pool | low in every leg | lost in fusion | pushed out | lifted "
-        "| documents cut | pairs cut |"
+        "| missed and cut | documents cut | pairs cut |"
     )
-    assert lines[4] == "| bm25 | 100 | 70 | 30 | 0 | – | – | – | 2 | – |"
-    assert lines[5] == "| e5-small · hybrid | 100 | 70 | 30 | 0 | 0 | – | 3 | 2 | – |"
-    assert lines[6] == "| e5-small · hybrid+rerank · fine | 100 | 80 | 9 | 2 | 4 | 5 | 3 | 2 | 7 |"
+    assert lines[4] == "| bm25 | 100 | 70 | 30 | 0 | – | – | – | – | 2 | – |"
+    assert lines[5] == "| e5-small · hybrid | 100 | 70 | 30 | 0 | 0 | – | 3 | – | 2 | – |"
+    assert lines[6] == "| e5-small · hybrid+rerank · fine | 100 | 80 | 9 | 2 | 4 | 5 | 3 | – | 2 | 7 |"
     assert "beyond the first 50 of every leg" in lines[8]
     assert list(jsonschema.Draft202012Validator(result_schema()).iter_errors(document.as_dict())) == []
 
