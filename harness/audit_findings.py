@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.label_health import judged_gap, seed_of
 from harness.naming import provider_name
-from harness.render.format import p_value, signed
+from harness.render.format import p_value, share, signed
 from harness.results import ResultDocument
 from harness.rows import Difference, Row, paired
 from harness.thresholds import thresholds
@@ -98,8 +98,8 @@ def audit_sentences(document: ResultDocument, rows: Sequence[Row]) -> list[str]:
             about = "about " if audit["estimated"] else ""
             out.append(
                 f"{name} reads only the first {audit['window']} tokens of "
-                f"{about}{found['cut'] / found['n']:.0%} of the documents: "
-                f"{found['lost'] / found['tokens']:.1%} of all tokens are lost."
+                f"{about}{share(found['cut'] / found['n'])} of the documents: "
+                f"{share(found['lost'] / found['tokens'])} of all tokens are lost."
             )
     gap = judged_gap(document, rows)
     if gap:

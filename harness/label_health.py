@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.metrics import Grades, evaluated_queries
+from harness.render.format import share
 from harness.results import ResultDocument
 from harness.rows import Row, paired
 from rag_core.types import Ranking
@@ -60,9 +61,9 @@ class JudgedGap:
     def sentence(self) -> str:
         """One plain sentence, figures included."""
         return (
-            f"The first 10 of {self.least.label} are unjudged to {1 - self.least_share:.0%}, of "
-            f"{self.most.label} to {1 - self.most_share:.0%} (difference {self.mean:.0%}, "
-            f"{self.low:.0%} to {self.high:.0%}): an unjudged document counts as not relevant, so the "
+            f"The first 10 of {self.least.label} are unjudged to {share(1 - self.least_share)}, of "
+            f"{self.most.label} to {share(1 - self.most_share)} (difference {share(self.mean)}, "
+            f"{share(self.low)} to {share(self.high)}): an unjudged document counts as not relevant, so the "
             "labels may favour systems like those that they were pooled from."
         )
 

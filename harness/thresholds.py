@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.metrics import Grades, evaluated_queries
+from harness.render.format import share
 from harness.results import CellResult
 from harness.significance import BLOCK, binomial_interval
 
@@ -264,15 +265,15 @@ def _drawn(generator: np.random.Generator, rows: int, n: int) -> NDArray[np.floa
 
 def _verdict(best: Point, gain_low: float) -> tuple[str, str]:
     if best.kept_low < LEAST_KEPT:
-        return NO_SEPARATION, f"too few queries to be sure that {LEAST_KEPT:.0%} of the answers are kept"
+        return NO_SEPARATION, f"too few queries to be sure that {share(LEAST_KEPT)} of the answers are kept"
     if best.leak_high > MOST_LEAK:
         return NO_SEPARATION, (
-            f"where at least {LEAST_KEPT:.0%} of the answers are surely kept, {best.leak:.0%} of the false "
-            f"ones leak, and up to {best.leak_high:.0%} may"
+            f"where at least {share(LEAST_KEPT)} of the answers are surely kept, {share(best.leak)} of the "
+            f"false ones leak, and up to {share(best.leak_high)} may"
         )
     if gain_low <= 0:
         return NO_SEPARATION, "kept minus leak cannot be told from 0"
     return SEPARATES, (
-        f"it keeps {best.kept:.0%} of the answers ({best.kept_low:.0%} to {best.kept_high:.0%}) and lets "
-        f"{best.leak:.0%} of the false ones through ({best.leak_low:.0%} to {best.leak_high:.0%})"
+        f"it keeps {share(best.kept)} of the answers ({share(best.kept_low)} to {share(best.kept_high)}) and "
+        f"lets {share(best.leak)} of the false ones through ({share(best.leak_low)} to {share(best.leak_high)})"
     )

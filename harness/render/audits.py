@@ -8,7 +8,7 @@ from typing import Any
 from harness.audit_findings import PrefixFinding, audited, prefix_findings
 from harness.label_health import extremes, has_negatives, judged_gap, judged_mean, seed_of
 from harness.render.blocks import escape
-from harness.render.format import MISSING, interval, number, p_value, score, signed
+from harness.render.format import MISSING, interval, number, p_value, score, share, signed
 from harness.results import ResultDocument
 from harness.rows import Row
 from harness.significance import mean_interval
@@ -56,8 +56,8 @@ def _texts(audit: Mapping[str, Any]) -> list[str]:
         found = audit[part]
         n, lost = max(found["n"], 1), found["lost"]
         cut = f"{found['cut']} of {found['n']}"
-        out.append(f"{about}{cut} ({found['cut'] / n:.1%})" if found["cut"] else cut)
-        out.append(f"{about}{lost:,} ({lost / found['tokens']:.1%})" if lost else MISSING)
+        out.append(f"{about}{cut} ({share(found['cut'] / n)})" if found["cut"] else cut)
+        out.append(f"{about}{lost:,} ({share(lost / found['tokens'])})" if lost else MISSING)
     return out
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.label_health import seed_of
 from harness.render import plots
+from harness.render.format import share
 from harness.render.thresholds import found_thresholds, score_text
 from harness.results import ResultDocument
 from harness.rows import Row
@@ -58,12 +59,12 @@ def _panels(count: int) -> tuple[Any, list[Any]]:
 
 def _panel(axes: Any, row: Row, found: Thresholds) -> None:
     at = [point.threshold for point in found.points]
-    for share, colour, look, label in (
+    for which, colour, look, label in (
         ("kept", plots.BLUE, "-", "answers kept"),
         ("leak", plots.RED, (0, (5, 2)), "false answers let through"),
     ):
         middle, low, high = (
-            [getattr(point, f"{share}{end}") for point in found.points] for end in ("", "_low", "_high")
+            [getattr(point, f"{which}{end}") for point in found.points] for end in ("", "_low", "_high")
         )
         axes.plot(at, middle, color=colour, linewidth=2, linestyle=look, label=label)
         axes.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0)
@@ -94,6 +95,6 @@ def _finding(shown: Sequence[tuple[Row, Thresholds]]) -> str:
     row, found = max(good, key=lambda pair: pair[1].gain or 0.0)
     assert found.best is not None  # one that separates has a threshold
     return (
-        f"{row.label}: a threshold of {score_text(found.best.threshold)} keeps {found.best.kept:.0%} of the "
-        f"answers and lets {found.best.leak:.0%} of the false ones through"
+        f"{row.label}: a threshold of {score_text(found.best.threshold)} keeps {share(found.best.kept)} of "
+        f"the answers and lets {share(found.best.leak)} of the false ones through"
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from harness.render.blocks import escape
-from harness.render.format import MISSING, signed
+from harness.render.format import MISSING, share, signed
 from harness.rows import Row
 from harness.tables import pipe_table
 from harness.thresholds import LEAST_KEPT, LEAST_QUERIES, MOST_LEAK, Point, Thresholds, thresholds
@@ -56,9 +56,9 @@ def score_thresholds(rows: Sequence[Row], seed: int = 0) -> str:
         + pipe_table(columns, body, numeric=6)
         + "\nKept: queries with a relevant document in the pool whose best one scores at least t; "
         + "; ".join(text for name, text in LEAKS.items() if name in leaks)
-        + f". The threshold has the greatest kept − leak among those that surely keep {LEAST_KEPT:.0%}; it "
-        f"is suggested where the leak surely stays within {MOST_LEAK:.0%}, and stands in brackets where not. "
-        "Queries: behind kept and leak. Intervals: exact binomial of the "
+        + f". The threshold has the greatest kept − leak among those that surely keep {share(LEAST_KEPT)}; "
+        f"it is suggested where the leak surely stays within {share(MOST_LEAK)}, and stands in brackets where "
+        "not. Queries: behind kept and leak. Intervals: exact binomial of the "
         "shares, bootstrap of the threshold and of kept − leak, from which the optimism of choosing and "
         "judging on the same queries is taken off.\n\n"
         "A reranker's threshold is the `score_threshold` of `Index.hybrid_search` with that reranker, and "
@@ -93,11 +93,11 @@ def _scored_by(row: Row, found: Thresholds) -> str:
 
 
 def _kept(best: Point) -> str:
-    return f"{best.kept:.0%} ({best.kept_low:.0%} to {best.kept_high:.0%})"
+    return f"{share(best.kept)} ({share(best.kept_low)} to {share(best.kept_high)})"
 
 
 def _leak(best: Point) -> str:
-    return f"{best.leak:.0%} ({best.leak_low:.0%} to {best.leak_high:.0%})"
+    return f"{share(best.leak)} ({share(best.leak_low)} to {share(best.leak_high)})"
 
 
 def _sentence(row: Row, found: Thresholds) -> str:

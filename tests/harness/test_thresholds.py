@@ -57,13 +57,15 @@ def test_the_choice_has_the_greatest_gain_among_those_that_keep_enough() -> None
 
 def test_scores_far_apart_separate() -> None:
     made = found(normal(80, 8, 1), normal(40, 0, 2))
-    assert made.separates and made.best is not None
-    assert made.low is not None and made.high is not None
+    assert made.separates
+    assert made.best is not None
+    assert made.low is not None
+    assert made.high is not None
     assert made.low <= made.best.threshold <= made.high
     assert (made.best.kept, made.best.leak) == (1.0, 0.0)
     assert made.gain == pytest.approx(1.0, abs=0.03)  # a resample may draw no score near the edge
     assert made.reason == (
-        "it keeps 100% of the answers (95% to 100%) and lets 0% of the false ones through (0% to 9%)"
+        "it keeps 100 % of the answers (95 % to 100 %) and lets 0 % of the false ones through (0 % to 9 %)"
     )
 
 
@@ -71,7 +73,8 @@ def test_scores_far_apart_separate() -> None:
 def test_scores_that_overlap_do_not(distance: float) -> None:
     made = found(normal(180, distance, 1), normal(40, 0, 2))
     assert made.verdict == "no clean separation"
-    assert made.best is not None and made.best.leak_high > MOST_LEAK
+    assert made.best is not None
+    assert made.best.leak_high > MOST_LEAK
     assert "of the false ones leak" in made.reason
 
 
@@ -85,7 +88,8 @@ def test_few_answers_are_never_surely_kept() -> None:
     made = found([*normal(20, 8, 1), *[None] * 9], normal(40, 0, 2))
     assert made.n_out == 9
     assert made.separates  # 20 of 20: its interval begins at 0.83
-    assert made.best is not None and made.best.kept == 1.0
+    assert made.best is not None
+    assert made.best.kept == 1.0
 
 
 def test_without_unanswerable_queries_other_candidates_stand_in_pair_by_pair() -> None:
@@ -100,7 +104,8 @@ def test_the_optimism_is_taken_off() -> None:
     raw, corrected = [], []
     for seed in range(60):
         made = found(normal(60, 0, 2 * seed), normal(60, 0, 2 * seed + 1), seed=seed)
-        assert made.best is not None and made.gain is not None
+        assert made.best is not None
+        assert made.gain is not None
         raw.append(made.best.kept - made.best.leak)
         corrected.append(made.gain)
         assert not made.separates
@@ -113,7 +118,8 @@ def test_the_interval_covers_the_best_threshold_of_the_population() -> None:
     hits = 0
     for seed in range(40):
         made = found(normal(120, 4, 2 * seed), normal(120, 0, 2 * seed + 1), seed=seed)
-        assert made.low is not None and made.high is not None
+        assert made.low is not None
+        assert made.high is not None
         hits += made.low <= 2.0 <= made.high
     assert hits >= 34
 
