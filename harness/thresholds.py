@@ -275,5 +275,6 @@ def _verdict(best: Point, gain_low: float) -> tuple[str, str]:
         return NO_SEPARATION, "kept minus leak cannot be told from 0"
     return SEPARATES, (
         f"it keeps {share(best.kept)} of the answers ({share(best.kept_low)} to {share(best.kept_high)}) and "
-        f"lets {share(best.leak)} of the false ones through ({share(best.leak_low)} to {share(best.leak_high)})"
+        f"lets {share(best.leak)} of the false ones through "
+        f"({share(best.leak_low)} to {share(best.leak_high)})"
     )

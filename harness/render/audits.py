@@ -124,10 +124,10 @@ def _extremes(document: ResultDocument, rows: Sequence[Row], metric: str) -> lis
         return []
     title = metric_title(metric)
     lines = []
-    for what, value, ids in (("misses", 0, found.missed), ("solves", 1, found.solved)):
+    for what, value, ids in (("miss", 0, found.missed), ("solve", 1, found.solved)):
         named = f": {', '.join(ids[:NAMED])}" + (" …" if len(ids) > NAMED else "") if ids else ""
         lines.append(
-            f"{len(ids)} of {found.queries} queries every one of the {found.systems} systems {what}, the "
-            f"baseline aside ({title} {value}){named}."
+            f"All {found.systems} systems, the baseline aside, {what} {len(ids)} of {found.queries} queries "
+            f"({title} {value}){named}."
         )
     return lines

@@ -57,8 +57,8 @@ def score_thresholds(rows: Sequence[Row], seed: int = 0) -> str:
         + "\nKept: queries with a relevant document in the pool whose best one scores at least t; "
         + "; ".join(text for name, text in LEAKS.items() if name in leaks)
         + f". The threshold has the greatest kept − leak among those that surely keep {share(LEAST_KEPT)}; "
-        f"it is suggested where the leak surely stays within {share(MOST_LEAK)}, and stands in brackets where "
-        "not. Queries: behind kept and leak. Intervals: exact binomial of the "
+        f"it is suggested where the leak surely stays within {share(MOST_LEAK)}, and stands in brackets "
+        "where not. Queries: behind kept and leak. Intervals: exact binomial of the "
         "shares, bootstrap of the threshold and of kept − leak, from which the optimism of choosing and "
         "judging on the same queries is taken off.\n\n"
         "A reranker's threshold is the `score_threshold` of `Index.hybrid_search` with that reranker, and "

@@ -35,9 +35,9 @@ def test_a_wide_gap_is_a_sentence_that_does_not_claim_too_much(document: ResultD
     assert gap is not None
     assert gap.least.cell.key.provider == "minilm"  # the baseline's vectors are meant to know nothing
     assert gap.sentence() == (
-        f"The first 10 of {gap.least.label} are unjudged to 45 %, of {gap.most.label} to 5 % (difference 40 %, "
-        "40 % to 40 %): an unjudged document counts as not relevant, so the labels may favour systems like "
-        "those that they were pooled from."
+        f"The first 10 of {gap.least.label} are unjudged to 45 %, of {gap.most.label} to 5 % (difference "
+        "40 %, 40 % to 40 %): an unjudged document counts as not relevant, so the labels may favour systems "
+        "like those that they were pooled from."
     )
 
 
