@@ -33,10 +33,12 @@ def draw_thresholds(document: ResultDocument, rows: Sequence[Row], said: Verdict
     for axes, (row, found) in zip(panels, shown):
         _panel(axes, row, found)
     panels[-1].set_xlabel("score threshold t, in the units of each model")
+    named = {label: line for axes in panels for line, label in zip(*axes.get_legend_handles_labels())}
     figure.legend(
-        *panels[0].get_legend_handles_labels(),
+        named.values(),
+        named.keys(),
         loc="outside lower center",
-        ncols=2,
+        ncols=3,
         frameon=False,
         fontsize=11,
     )
@@ -71,7 +73,8 @@ def _panel(axes: Any, row: Row, found: Thresholds) -> None:
     axes.set_ylim(0, 1.05)
     axes.set_ylabel("share of queries")
     if found.separates and found.best and found.low is not None and found.high is not None:
-        axes.axvline(found.best.threshold, color=plots.INK, linewidth=1.3, linestyle=(0, (1, 1)))
+        drawn: dict[str, Any] = {"color": plots.INK, "linewidth": 1.3, "linestyle": (0, (1, 1))}
+        axes.axvline(found.best.threshold, label="suggested threshold, its interval grey", **drawn)
         axes.axvspan(found.low, found.high, color=plots.GREY, alpha=0.15, linewidth=0)
 
 
