@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.economics import MAIN
 from harness.metrics import evaluate
-from harness.spending import Meter, Spending, is_replayed
+from harness.spending import Meter, Spending
 from harness.stages import Job
 from rag_core.errors import RagCoreError
 from rag_core.filters import compile_where
@@ -108,8 +108,6 @@ def prefix_comparison(
         return None
     change = NO_PREFIXES if all("{text}" in template for template in own) else SAME_ROLE
     found: dict[str, Any] = {"change": change, "reason": "", "metric": MAIN, "with": [], "without": []}
-    if is_replayed(embedder):
-        return found | {"reason": "answers from recordings hold no other texts"}
     try:
         if change == SAME_ROLE:
             plain, bare = vectors, _embedded(this, embedder, "queries", "document", spending, emit)

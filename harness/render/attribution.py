@@ -25,6 +25,8 @@ COLUMNS = (
 CUT = ("missed and cut", "documents cut", "pairs cut")
 #: Columns that stand only where some row has something to count.
 RARE = {"threshold", "failed", "absent"}
+#: Fates that only pipelines with such a stage know.
+NEEDED = (("fusion", "hybrid"), ("reranker", "rerank"), ("threshold", "rerank"))
 
 
 def lost_documents(rows: Sequence[Row]) -> str:
@@ -62,9 +64,7 @@ def _counted(row: Row) -> Mapping[str, Any]:
 def _fields(row: Row, names: Sequence[str]) -> list[str]:
     found = _counted(row)
     pipeline = row.cell.key.pipeline
-    skipped = {
-        name for name, needed in (("fusion", "hybrid"), ("reranker", "rerank")) if needed not in pipeline
-    }
+    skipped = {name for name, needed in NEEDED if needed not in pipeline}
     fates = [MISSING if name in skipped else str(found["fates"].get(name, MISSING)) for name in names]
     lifted = MISSING if "fusion" in skipped else str(found["lifted"])
     cut = [str(row.cell.counts.get(f"n_truncated_{what}", MISSING)) for what in ("documents", "pairs")]

@@ -147,12 +147,27 @@ def test_a_comparison_that_fails_is_a_reason_and_not_the_end(job: Job) -> None:
     assert (found["reason"], found["with"], found["without"]) == ("cannot leave its prefixes out", [], [])
 
 
-def test_a_replay_has_no_other_texts(job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    service = Service("input_type=query", "input_type=document")
-    monkeypatch.setattr("harness.audit.is_replayed", lambda provider: True)
-    found = compared(job, service)
+class Paid(Service):
+    is_local = False
+
+    def __init__(self) -> None:
+        super().__init__("input_type=query", "input_type=document")
+        self.name, self.model = "cohere", "embed-multilingual-v3.0"
+
+
+@pytest.mark.parametrize(("max_usd", "sends"), [(1.0, True), (1e-9, False)])
+def test_a_paid_comparison_keeps_to_the_budget(job: Job, max_usd: float, sends: bool) -> None:
+    service = Paid()
+    spending = Spending(max_usd, 0.0, lambda usd: None)
+    _, held = spending.watch(service, "embed")
+    vectors, asked = np.eye(4, 64, dtype=np.float32), np.eye(3, 64, dtype=np.float32)
+    found = prefix_comparison(
+        job, held, list(job.dataset.documents), vectors, asked, spending, lambda *a, **k: None
+    )
     assert found is not None
-    assert found["reason"] == "answers from recordings hold no other texts"
+    assert bool(found["without"]) is sends
+    assert bool(service.calls) is sends
+    assert ("1e-09" in found["reason"]) is not sends
 
 
 def test_equal_scores_are_ordered_by_falling_id_and_scopes_hold(

@@ -40,6 +40,19 @@ def test_a_row_for_each_system_with_only_the_stages_it_has(
     assert list(jsonschema.Draft202012Validator(result_schema()).iter_errors(document.as_dict())) == []
 
 
+def test_losses_below_a_threshold_and_of_cut_documents(
+    document: ResultDocument, reranked: Callable[..., CellResult]
+) -> None:
+    cell = reranked(document, 0.02)
+    cell.attribution = counted(found=80, threshold=6) | {"cut": 5}
+    cell.audit = {"window": 256}
+    document.cells[0].attribution = counted(found=70)
+    lines = lost_documents(make_rows(document)).splitlines()
+    assert "| pushed out | below threshold | lifted | missed and cut |" in lines[2]
+    assert lines[4] == "| bm25 | 70 | 70 | 0 | 0 | – | – | – | – | – | 2 | – |"
+    assert lines[5] == "| e5-small · hybrid+rerank · fine | 86 | 80 | 0 | 0 | 0 | 0 | 6 | 3 | 5 | 2 | – |"
+
+
 def test_failed_queries_and_absent_documents_stand_only_where_there_are_some(
     document: ResultDocument,
 ) -> None:
