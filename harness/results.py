@@ -169,7 +169,8 @@ class ResultDocument:
     ``licence``, ``query_ids`` (the judged ones, sorted: the order of every ``per_query``),
     ``query_tags`` (query id → tags), ``query_overlap`` (query id → values of
     :class:`harness.overlap.Overlap`; not in older files), ``headline`` (query ids), ``n_documents``,
-    ``n_documents_empty``, ``n_queries``, ``n_judgements``, ``n_judgements_relevant`` (not in older files),
+    ``n_documents_empty``, ``n_queries``, ``n_judgements``, ``n_judgements_relevant`` and ``near_duplicates``
+    (see :mod:`harness.describe`; neither in older files),
     ``n_without_relevant``.
     ``baseline`` is the cell id of the baseline, or null when it did not run.
     ``parity`` holds one entry per provider that shares a model with another one, or whose vectors

@@ -115,7 +115,21 @@ def label_health(document: ResultDocument, rows: Sequence[Row], metric: str) -> 
             " Here only relevant documents are judged, so that it equals precision@10 and cannot tell an "
             "unjudged answer from a wrong one."
         )
-    return out + " Near-duplicates of relevant documents: `bench data describe`.\n"
+    return out + f" {_doubles(document)}\n"
+
+
+def _doubles(document: ResultDocument) -> str:
+    found = document.dataset.get("near_duplicates")
+    if not found:
+        return "Near-duplicates of relevant documents: `bench data describe`."
+    if not found["pairs"]:
+        return "No two documents have nearly the same text."
+    return (
+        f"{found['pairs']:,} pairs of documents have nearly the same text. "
+        f"{found['relevant_without_their_double']:,} relevant documents, of {found['queries_concerned']:,} "
+        "queries, have a double that is not judged relevant: a system that finds it gets nothing for it. "
+        "`bench data describe` names some."
+    )
 
 
 def _extremes(document: ResultDocument, rows: Sequence[Row], metric: str) -> list[str]:

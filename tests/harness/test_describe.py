@@ -5,7 +5,7 @@ import json
 import pytest
 
 from harness.datasets import Dataset, load_dataset
-from harness.describe import describe, description_lines
+from harness.describe import describe, description_lines, near_duplicate_record
 from rag_core.types import Document, Qrel, Query
 
 from .test_cli import bench
@@ -76,6 +76,14 @@ def test_judgements_of_relevant_documents_alone_are_said_and_unknown_ones_not_co
     assert told in description_lines(facts)
     unanswered = Dataset("two", one.documents, one.queries, (Qrel("q1", "a", 0),))
     assert describe(unanswered)["labels"]["queries_judged_without_answer"] == 1
+
+
+def test_a_result_keeps_the_counts_of_near_duplicates(data, monkeypatch: pytest.MonkeyPatch):
+    found = describe(data)["near_duplicates"]
+    names = {"pairs", "documents", "relevant_documents", "relevant_without_their_double", "queries_concerned"}
+    assert near_duplicate_record(data) == {name: found[name] for name in names}
+    monkeypatch.setattr("harness.describe.MOST_DOCUMENTS", 3)
+    assert near_duplicate_record(data) is None
 
 
 def test_overlap_counts_every_query_once(data):

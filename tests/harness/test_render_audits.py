@@ -99,6 +99,24 @@ def test_labels(document: ResultDocument) -> None:
     assert list(jsonschema.Draft202012Validator(result_schema()).iter_errors(document.as_dict())) == []
 
 
+def test_near_duplicates_are_told_where_they_were_counted(document: ResultDocument) -> None:
+    document.cells[0].judged_at_10 = [0.5] * 40
+    names = ("pairs", "documents", "relevant_documents", "relevant_without_their_double", "queries_concerned")
+
+    def text(*counts: int) -> str:
+        if counts:
+            document.dataset["near_duplicates"] = dict(zip(names, counts))
+        return label_health(document, make_rows(document), "ndcg@10")
+
+    assert "Near-duplicates of relevant documents: `bench data describe`." in text()
+    assert "No two documents have nearly the same text." in text(0, 0, 0, 0, 0)
+    told = text(1200, 9, 8, 7, 6)
+    assert (
+        "1,200 pairs of documents have nearly the same text. 7 relevant documents, of 6 queries, have" in told
+    )
+    assert list(jsonschema.Draft202012Validator(result_schema()).iter_errors(document.as_dict())) == []
+
+
 def test_one_system_alone_has_no_queries_that_all_miss(document: ResultDocument) -> None:
     document.cells = document.cells[:1]
     document.cells[0].judged_at_10 = [0.5] * 40

@@ -318,6 +318,7 @@ def test_texts_roles_scores_and_labels_are_recorded(data: Path, tmp_path: Path) 
     assert all(-1 <= score <= 1 for score in kept["relevant"])
     assert bm25.judged_at_10 == [1.0, 1.0]
     assert document.dataset["n_judgements_relevant"] == 3
+    assert document.dataset["near_duplicates"]["pairs"] == 0
     assert list(jsonschema.Draft202012Validator(result_schema()).iter_errors(document.as_dict())) == []
 
 
