@@ -93,6 +93,12 @@ def run(
     margin: Annotated[
         Many, typer.Option(help="Less than the best that still does: ndcg@10=0.01; repeatable.")
     ] = None,
+    score_threshold: Annotated[
+        float | None, typer.Option(help="Reranked rows drop documents whose score is below it.")
+    ] = None,
+    audit_prefixes: Annotated[
+        bool, typer.Option("--audit-prefixes", help="Also embed without prompts, and compare.")
+    ] = False,
 ) -> None:
     """Measure providers on a data set. With no options: every local provider on the golden set."""
     from harness.command import RunOptions, run_command
@@ -112,6 +118,7 @@ def run(
         weights=weights, scope=scope, warmup=warmup, repeats=repeats, threads=threads, seed=seed,
         record=record, replay=replay, max_usd=max_usd, usd_per_hour=usd_per_hour,
         margins=tuple(margin or ()),
+        score_threshold=score_threshold, audit_prefixes=audit_prefixes,
     )  # fmt: skip
     raise typer.Exit(run_command(options, print))
 
