@@ -35,15 +35,15 @@ class Corpus:
         for end, n in zip(ends, self.lengths):
             yield [self.words[i] for i in self.ids[end - n : end].tolist()]
 
-    def queries(self, count: int, seed: int = 1) -> list[list[str]]:
-        """Distinct words of one document each, without the hundred most common (stop words)."""
+    def queries(self, count: int, seed: int = 1) -> list[str]:
+        """Texts of distinct words of one document each, without the hundred most common (stop words)."""
         rng = np.random.default_rng(seed)
         ends = np.cumsum(self.lengths)
-        made: list[list[str]] = []
+        made: list[str] = []
         while len(made) < count:
             document = int(rng.integers(len(self)))
             own = np.unique(self.ids[ends[document] - self.lengths[document] : ends[document]])
             own = own[own >= 100]
             if own.size >= TERMS_A_QUERY:
-                made.append([self.words[i] for i in rng.choice(own, TERMS_A_QUERY, replace=False)])
+                made.append(" ".join(self.words[i] for i in rng.choice(own, TERMS_A_QUERY, replace=False)))
         return made

@@ -1,4 +1,4 @@
-"""The engines of the BM25 benchmark, each built on the same tokens with the same k1 and b, and opened again."""
+"""The engines of the BM25 benchmark, each built on the same tokens with the same k1 and b, then opened."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ OPENED = 5
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Something that answers a query of words with its best ``TOP`` documents.
+    """Something that answers a text of words, spaces between, with the ids of its best ``TOP`` documents.
 
     Attributes:
-        build_s: seconds from term numbers, or from texts where ``from_texts``; None where another row has them.
+        build_s: seconds from term numbers, or from texts where ``from_texts``; None: not built for this row.
         open_s: seconds from files on disk to ready; None where it was not opened.
         start_s: seconds of loading and compiling code, once a process; in no other figure.
     """
 
     name: str
-    ask: Callable[[list[str]], Any]
+    ask: Callable[[str], Any]
     build_s: float | None = None
     from_texts: bool = False
     open_s: float | None = None
@@ -49,15 +49,20 @@ def opened(call: Callable[[], Any]) -> tuple[Any, float]:
     return tries[-1][0], statistics.median(seconds for _, seconds in tries)
 
 
+def names(corpus: Corpus) -> list[str]:
+    """The documents' ids."""
+    return [f"d{i:08}" for i in range(len(corpus))]
+
+
 def ours(corpus: Corpus, folder: Path) -> Iterator[Engine]:
     """In memory from texts, then mapped with both scorers."""
     _, from_ids_s = timed(lambda: postings(corpus.ids, corpus.lengths, len(corpus.words), K1, B))
-    documents = [Document(f"d{i:08}", " ".join(tokens)) for i, tokens in enumerate(corpus.tokens())]
+    documents = [Document(name, " ".join(tokens)) for name, tokens in zip(names(corpus), corpus.tokens())]
     built, from_texts_s = timed(lambda: BM25.build(documents, Analyser.raw(), K1, B, engine="numpy"))
     built.save(folder)
-    yield Engine("numpy, built", lambda query: built.top(" ".join(query), TOP), from_texts_s, True)
+    yield Engine("numpy, built", lambda text: built.top(text, TOP), from_texts_s, True)
     mapped, open_s = opened(lambda: BM25.open(folder, engine="numpy"))
-    yield Engine("numpy, mapped", lambda query: mapped.top(" ".join(query), TOP), from_ids_s, open_s=open_s)
+    yield Engine("numpy, mapped", lambda text: mapped.top(text, TOP), from_ids_s, open_s=open_s)
     try:
         from rag_core.bm25_numba import compiled
 
@@ -66,15 +71,14 @@ def ours(corpus: Corpus, folder: Path) -> Iterator[Engine]:
         print(f"left out: numba: {error}")
         return
     fast, open_s = opened(lambda: BM25.open(folder, engine="numba"))
-    yield Engine(
-        "numba, mapped", lambda query: fast.top(" ".join(query), TOP), open_s=open_s, start_s=start_s
-    )
+    yield Engine("numba, mapped", lambda text: fast.top(text, TOP), open_s=open_s, start_s=start_s)
 
 
 def with_bm25s(corpus: Corpus, folder: Path) -> Iterator[Engine]:
     """Its public ``retrieve`` by numpy and by numba, and its scores alone, which rank nothing."""
     import bm25s
 
+    ids = names(corpus)
     tokenised = bm25s.tokenization.Tokenized(
         ids=np.split(corpus.ids, np.cumsum(corpus.lengths)[:-1]),
         vocab={word: i for i, word in enumerate(corpus.words)},
@@ -91,18 +95,20 @@ def with_bm25s(corpus: Corpus, folder: Path) -> Iterator[Engine]:
         # opened twice: in memory it answers faster than mapped, so that is what is asked
         _, open_s = opened(lambda b=backend: bm25s.BM25.load(folder / b, mmap=True))
 
-        def ask(query: list[str], engine: Any = engine) -> Any:
-            return engine.retrieve([query], k=TOP, show_progress=False, n_threads=0)
+        def ask(text: str, engine: Any = engine) -> Any:
+            found = engine.retrieve([text.split()], k=TOP, show_progress=False, n_threads=0)
+            return [ids[number] for number in found.documents[0].tolist()]
 
         yield Engine(f"bm25s, {backend}", ask, build_s, open_s=open_s, start_s=start_s)
         if backend == "numpy":
-            yield Engine("bm25s, scores only", engine.get_scores)
+            yield Engine("bm25s, scores only", lambda text, e=engine: e.get_scores(text.split()))
 
 
 def with_tantivy(corpus: Corpus, folder: Path) -> Iterator[Engine]:
-    """One segment; a query of terms, no parsing; with the documents' numbers from a column, and without."""
+    """With the documents' numbers from a column, and from terms, without numbers, as its users can not."""
     import tantivy
 
+    ids = names(corpus)
     folder.mkdir(parents=True)
     builder = tantivy.SchemaBuilder()
     builder.add_text_field("text", stored=False, tokenizer_name="whitespace", index_option="freq")
@@ -117,29 +123,32 @@ def with_tantivy(corpus: Corpus, folder: Path) -> Iterator[Engine]:
         writer.wait_merging_threads()
 
     _, build_s = timed(build)
-    searcher, open_s = opened(lambda: tantivy.Index.open(str(folder)).searcher())
+    index, open_s = opened(lambda: tantivy.Index.open(str(folder)))
+    searcher = index.searcher()
 
-    def search(query: list[str]) -> Any:
-        terms = [tantivy.Query.term_query(schema, "text", word, index_option="freq") for word in query]
+    def ask(text: str) -> Any:
+        hits = searcher.search(index.parse_query(text, ["text"]), TOP, count=False).hits
+        return [ids[n] for n in searcher.fast_field_values("number", [address for _, address in hits])]
+
+    def search(text: str) -> Any:
+        terms = [tantivy.Query.term_query(schema, "text", word, index_option="freq") for word in text.split()]
         wanted = tantivy.Query.boolean_query([(tantivy.Occur.Should, term) for term in terms])
         return searcher.search(wanted, TOP, count=False).hits
 
-    def ask(query: list[str]) -> Any:
-        return searcher.fast_field_values("number", [address for _, address in search(query)])
-
     yield Engine(f"tantivy, {searcher.num_segments} segment(s)", ask, build_s, True, open_s)
-    yield Engine("tantivy, no ids", search)
+    yield Engine("tantivy, search only", search)
 
 
 def with_rank_bm25(corpus: Corpus, folder: Path) -> Iterator[Engine]:
     import rank_bm25
 
+    ids = names(corpus)
     engine, build_s = timed(lambda: rank_bm25.BM25Okapi(list(corpus.tokens()), k1=K1, b=B))
 
-    def ask(query: list[str]) -> Any:
-        scores = engine.get_scores(query)
+    def ask(text: str) -> Any:
+        scores = engine.get_scores(text.split())
         best = np.argpartition(-scores, TOP)[:TOP]
-        return best[np.argsort(-scores[best])]
+        return [ids[number] for number in best[np.argsort(-scores[best])].tolist()]
 
     yield Engine("rank_bm25", ask, build_s)
 

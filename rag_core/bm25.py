@@ -178,7 +178,7 @@ class BM25:
         tops = [self._row(doc_id) for doc_id in ranking.doc_ids[:COVERING]]
         held, mass = [0.0] * len(tops), 0.0
         for number in numbers:
-            rows = self._postings.rows[slice(*self._postings.span(number))] if number >= 0 else NO_ROWS
+            rows = self._postings.rows_of(number) if number >= 0 else NO_ROWS
             idf = math.log1p((len(self) - rows.size + 0.5) / (rows.size + 0.5))
             mass += idf
             places = np.searchsorted(rows, tops) if rows.size else ()
@@ -285,7 +285,7 @@ class BM25:
             )
             if found != wanted:
                 raise ValueError(f"its files hold {found} entries where {wanted} belong")
-            return cls(
+            parts = (
                 Analyser.from_config(described["analyser"]),
                 described["k1"],
                 described["b"],
@@ -294,12 +294,12 @@ class BM25:
                 arrays,
                 counts,
                 map_array(data / "metadata.npy"),
-                engine,
             )
         except (FileNotFoundError, NotADirectoryError) as error:
             raise StoreError(f"{folder} holds no BM25 index: {error.filename} is missing") from error
         except (ValueError, TypeError, KeyError, IndexError, EOFError) as error:
             raise StoreError(f"{folder} is damaged: {error}; build the index again") from error
+        return cls(*parts, engine)
 
 
 def _scorer_of(name: str | None) -> Callable[[Postings], Scorer]:

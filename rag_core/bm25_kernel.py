@@ -125,7 +125,7 @@ def best_documents(
         base = n_rows
         for t in range(needed):
             if at_posting[t] < ends[t]:
-                base = min(base, np.int64(rows[at_posting[t]]))
+                base = min(base, int(rows[at_posting[t]]))
         if base >= n_rows:
             break
         stop = base + window

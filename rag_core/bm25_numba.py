@@ -65,7 +65,8 @@ def _compile(folder: str) -> Kernel:
 def compiled() -> Kernel:
     """:func:`rag_core.bm25_kernel.best_documents`, compiled; at most once a process.
 
-    It is kept on disk in ``NUMBA_CACHE_DIR``, else in the folder ``numba`` of ``RAG_CACHE_DIR``. Where that cannot be written, a warning says so and every process compiles.
+    It is kept on disk in ``NUMBA_CACHE_DIR``, else in the folder ``numba`` of ``RAG_CACHE_DIR``; where that
+    cannot be written, beside the source. Where nothing can be, a warning says so and every process compiles.
 
     Raises:
         MissingExtraError: numba is not installed.

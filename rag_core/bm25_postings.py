@@ -12,6 +12,7 @@ the impacts of a query spread over less than 2**28, which Lucene's idf keeps for
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +26,8 @@ SLACK = 1e-9
 SKIP = 4096
 ARRAYS = ("starts", "rows", "impacts", "maxima")
 Array = NDArray[Any]
+#: The most that it adds to a document, where its postings start and stop, how often it is asked for.
+Term = tuple[float, int, int, int]
 NOTHING = (np.zeros(0, np.int64), np.zeros(0))
 
 
@@ -52,22 +55,14 @@ class Postings:
         self.arrays, self.n_rows = {name: arrays[name] for name in ARRAYS}, n_rows
         self.starts, self.rows, self.impacts, self.maxima = self.arrays.values()
         # A memoryview answers one element several times faster than an array, mapped ones above all.
-        self._starts, self._maxima = self.starts.data, self.maxima.data
+        self.starts_view, self.maxima_view = self.starts.data, self.maxima.data
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Postings, (self.arrays, self.n_rows)
 
-    def span(self, term: int) -> tuple[int, int]:
-        """Where the postings of ``term`` start and stop."""
-        return self._starts[term], self._starts[term + 1]
-
-    def size(self, term: int) -> int:
-        """In how many documents ``term`` stands."""
-        return self._starts[term + 1] - self._starts[term]
-
-    def bound(self, term: int) -> float:
-        """The most that ``term`` adds to any document."""
-        return float(self._maxima[term])
+    def rows_of(self, term: int) -> Array:
+        """The rows of the documents that hold ``term``, ascending."""
+        return self.rows[self.starts_view[term] : self.starts_view[term + 1]]
 
 
 class Scorer(Protocol):
@@ -105,117 +100,89 @@ class NumpyScorer:
         """As of :class:`Scorer`."""
         if not found:
             return NOTHING
-        if len(found) == 1:
-            rows, values = self._read(*found[0], allowed)
-            return _cut(rows, values.astype(np.float64), k)
         try:
             sums = self._idle.pop()
         except IndexError:
             sums = np.zeros(self.postings.n_rows)
-        size = sum(self.postings.size(term) for term, _ in found)
-        if size < 2 * SKIP:
-            rows, scores = self._add_all(found, allowed, sums)
-        else:
-            rows, scores = self._add_needed(found, size, k, allowed, sums)
+        terms, left_bound, left = self._in_order(found)
+        lists: list[Array] = []
+        seen, added, at_least = 0, 0, 0.0
+        for at, (bound, start, stop, _) in enumerate(terms, 1):
+            left_bound, left, seen = left_bound - bound, left - (stop - start), seen + (stop - start)
+            if at < len(terms) and left < max(SKIP, seen):
+                continue
+            lists += self._add(terms[added:at], allowed, sums)
+            added = at
+            if at < len(terms):  # a row may stand in each list
+                at_least = _reached(np.concatenate([sums.take(rows) for rows in lists]), k * at)
+                if at_least > left_bound * (1 + SLACK):
+                    break
+        rows, scores = np.concatenate(lists), np.concatenate([_take(sums, rows) for rows in lists])
         self._idle.append(sums)
+        for term in terms[added:]:
+            near = (scores >= at_least * (1 - SLACK) - left_bound * (1 + SLACK)).nonzero()[0]
+            rows, scores = rows[near], scores[near]
+            self._look_up(term, rows, scores)
+            left_bound -= term[0]
         return _cut(rows, scores, k)
 
-    def _read(self, term: int, count: int, allowed: Array | None) -> tuple[Array, Array]:
-        """Rows (int64, which numpy indexes with) and what the term adds to each (float32; float64 if asked twice)."""
-        start, stop = self.postings.span(term)
-        rows, values = self.postings.rows[start:stop].astype(np.int64), self.postings.impacts[start:stop]
-        if allowed is not None:
-            kept = allowed[rows]
-            rows, values = rows[kept], values[kept]
-        return rows, values if count == 1 else values * np.float64(count)
+    def _in_order(self, found: Sequence[tuple[int, int]]) -> tuple[list[Term], float, int]:
+        """Terms in descending order of the most they add, the sum of that, and the number of postings."""
+        starts, maxima = self.postings.starts_view, self.postings.maxima_view
+        terms: list[Term] = [(maxima[t] * count, starts[t], starts[t + 1], count) for t, count in found]
+        terms.sort(reverse=True)
+        n_postings = sum([stop - start for _, start, stop, _ in terms])
+        return terms, sum([bound for bound, _, _, _ in terms]), n_postings
 
-    def _add_all(
-        self, found: Sequence[tuple[int, int]], allowed: Array | None, sums: Array
-    ) -> tuple[Array, Array]:
-        """Rows of all terms and their scores; a row that stands twice has 0 once. ``sums`` is left zero."""
-        lists = []
-        for term, count in found[:-1]:
-            rows, values = self._read(term, count, allowed)
-            sums[rows] = sums[rows] + values if lists else values
+    def _add(self, terms: Sequence[Term], allowed: Array | None, sums: Array) -> list[Array]:
+        """Add what ``terms`` give to ``sums``; the rows (int64) that each gives to."""
+        lists, values, ends, end = [], [], [0], 0
+        for _, start, stop, count in terms:
+            rows, given = self.postings.rows[start:stop], self.postings.impacts[start:stop]
+            if allowed is not None:
+                kept = allowed[rows]
+                rows, given = rows[kept], given[kept]
+            end += len(rows)
+            ends.append(end)
             lists.append(rows)
-        return self._with_last(lists, *self._read(*found[-1], allowed), sums)
+            values.append(given if count == 1 else given * np.float64(count))
+        joined = np.concatenate(lists, dtype=np.int64)
+        np.add.at(sums, joined, np.concatenate(values, dtype=np.float64))
+        return [joined[start:stop] for start, stop in pairwise(ends)]
 
-    def _add_needed(
-        self, found: Sequence[tuple[int, int]], size: int, k: int, allowed: Array | None, sums: Array
-    ) -> tuple[Array, Array]:
-        """As :meth:`_add_all`, without some of the rows that are not among the best ``k``."""
-        bounded = [(self.postings.bound(term) * count, term, count) for term, count in found]
-        bounded.sort(reverse=True)
-        left_bound = sum(bound for bound, _, _ in bounded)
-        lists: list[Array] = []
-        seen = 0
-        for at, (bound, term, count) in enumerate(bounded[:-1]):
-            rows, values = self._read(term, count, allowed)
-            sums[rows] = sums[rows] + values if at else values
-            lists.append(rows)
-            left_bound, size, seen = left_bound - bound, size - self.postings.size(term), seen + rows.size
-            if size >= max(SKIP, seen):
-                at_least = self._kth(lists, k, sums)
-                if at_least > left_bound * (1 + SLACK):
-                    return self._finish(lists, bounded[at + 1 :], left_bound, at_least, sums)
-        return self._with_last(lists, *self._read(*bounded[-1][1:], allowed), sums)
+    def _look_up(self, term: Term, rows: Array, scores: Array) -> None:
+        """Add what ``term`` gives to ``rows``, which may be in any order, to ``scores``."""
+        _, start, stop, count = term
+        listed = self.postings.rows[start:stop]
+        places = listed.searchsorted(rows.astype(np.int32))
+        places[places == listed.size] = 0
+        hit = (listed[places] == rows).nonzero()[0]
+        scores[hit] += self.postings.impacts[start:stop][places[hit]] * np.float64(count)
 
-    @staticmethod
-    def _kth(lists: Sequence[Array], k: int, sums: Array) -> float:
-        """A score that at least ``k`` rows reach, 0 where that is not known; a row may stand in each list."""
-        k *= len(lists)
-        if sum(rows.size for rows in lists) < k:
-            return 0.0
-        scores = np.concatenate([sums[rows] for rows in lists])
-        scores.partition(scores.size - k)
-        return float(scores[-k])
 
-    @staticmethod
-    def _take(lists: Sequence[Array], sums: Array) -> list[Array]:
-        """The sums of the rows of ``lists``, 0 where a row stands again; they are zero afterwards."""
-        taken = []
-        for rows in lists:
-            taken.append(sums[rows])
-            sums[rows] = 0.0
-        return taken
+def _take(sums: Array, rows: Array) -> Array:
+    """The sums of ``rows``, which are zero afterwards: a row of another list has its score once."""
+    taken = sums.take(rows)
+    sums[rows] = 0.0
+    return taken
 
-    def _with_last(self, lists: list[Array], rows: Array, values: Array, sums: Array) -> tuple[Array, Array]:
-        """As :meth:`_take`, with one more list, whose sums need not be written."""
-        last = sums[rows] + values
-        sums[rows] = 0.0
-        return np.concatenate([*lists, rows]), np.concatenate([*self._take(lists, sums), last])
 
-    def _finish(
-        self,
-        lists: Sequence[Array],
-        left: Sequence[tuple[float, int, int]],
-        left_bound: float,
-        at_least: float,
-        sums: Array,
-    ) -> tuple[Array, Array]:
-        """As :meth:`_take`, with the terms ``left`` looked up for rows that can still reach ``at_least``."""
-        rows, scores = np.concatenate(lists), np.concatenate(self._take(lists, sums))
-        for bound, term, count in left:
-            near = (scores >= at_least - (left_bound + at_least) * SLACK - left_bound).nonzero()[0]
-            rows, scores = rows[near], scores[near]
-            start, stop = self.postings.span(term)
-            listed = self.postings.rows[start:stop]
-            places = listed.searchsorted(rows.astype(np.int32))
-            places[places == listed.size] = 0
-            hit = (listed[places] == rows).nonzero()[0]
-            scores[hit] += self.postings.impacts[start:stop][places[hit]] * np.float64(count)
-            left_bound -= bound
-        return rows, scores
+def _reached(scores: Array, n: int) -> float:
+    """A score that at least ``n`` of ``scores`` reach, 0 where there are not so many; reorders ``scores``."""
+    if scores.size < n:
+        return 0.0
+    scores.partition(scores.size - n)
+    return float(scores[-n])
 
 
 def _cut(rows: Array, scores: Array, k: int) -> tuple[Array, Array]:
-    """The best ``k`` of distinct ``rows``, ordered; those of score 0 are copies or no hits."""
-    threshold = 0.0
-    if k < rows.size:
-        parted = scores.copy()
-        parted.partition(rows.size - k)
-        threshold = parted[rows.size - k]
-    near = (scores >= threshold if threshold > 0 else scores).nonzero()[0]
-    rows, scores = rows[near], scores[near]
+    """The best ``k`` of ``rows``, ordered; a row may stand more than once, with a score above 0 once."""
+    # The rarest terms' documents come first, and the best are mostly among them: their bar is nearly the bar.
+    for head in (4 * k, None):
+        if scores.size > 4 * k:
+            near = (scores >= _reached(scores[:head].copy(), k)).nonzero()[0]
+            rows, scores = rows[near], scores[near]
     order = np.lexsort((rows, -scores))[:k]
-    return rows[order], scores[order]
+    rows, scores = rows[order], scores[order]
+    hits = int(np.count_nonzero(scores))
+    return rows[:hits], scores[:hits]
