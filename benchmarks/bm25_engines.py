@@ -14,10 +14,13 @@ from bm25_corpus import Corpus
 
 from rag_core.analysis import Analyser
 from rag_core.bm25 import BM25, postings
+from rag_core.packed import PackedStrings
 from rag_core.types import Document
 
 K1, B, TOP = 1.2, 0.75, 50
 OPENED = 5
+#: Larger corpora are indexed from term numbers alone by ours.
+FROM_TEXTS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +60,31 @@ def names(corpus: Corpus) -> list[str]:
 def ours(corpus: Corpus, folder: Path) -> Iterator[Engine]:
     """In memory from texts, then mapped with both scorers."""
     _, from_ids_s = timed(lambda: postings(corpus.ids, corpus.lengths, len(corpus.words), K1, B))
+    if len(corpus) > FROM_TEXTS:
+        from_numbers(corpus).save(folder)
+        yield from reopened(folder, from_ids_s)
+        return
     documents = [Document(name, " ".join(tokens)) for name, tokens in zip(names(corpus), corpus.tokens())]
     built, from_texts_s = timed(lambda: BM25.build(documents, Analyser.raw(), K1, B, engine="numpy"))
     built.save(folder)
     yield Engine("numpy, built", lambda text: built.top(text, TOP), from_texts_s, True)
+    yield from reopened(folder, from_ids_s)
+
+
+def from_numbers(corpus: Corpus) -> BM25:
+    """An index of the corpus without its texts, which would take minutes to write out and to read."""
+    order = sorted(range(len(corpus.words)), key=lambda number: corpus.words[number].encode())
+    renumbered = np.empty(len(order), np.int64)
+    renumbered[order] = np.arange(len(order))
+    arrays = postings(renumbered[corpus.ids], corpus.lengths, len(order), K1, B)
+    terms = PackedStrings.pack([corpus.words[number] for number in order])
+    doc_ids = PackedStrings.pack(names(corpus)[::-1])
+    counts = {"n_documents": len(corpus), "n_empty": 0, "n_terms": len(order)}
+    return BM25(Analyser.raw(), K1, B, terms, doc_ids, arrays, counts, [{}] * len(corpus), "numpy")
+
+
+def reopened(folder: Path, from_ids_s: float) -> Iterator[Engine]:
+    """Our index in ``folder`` with both scorers."""
     mapped, open_s = opened(lambda: BM25.open(folder, engine="numpy"))
     yield Engine("numpy, mapped", lambda text: mapped.top(text, TOP), from_ids_s, open_s=open_s)
     try:

@@ -83,8 +83,10 @@ class PackedStrings:
         prefix = int.from_bytes(wanted[:8].ljust(8, b"\0"), "big")
         # All strings up to the signpost before `low` come before `wanted`, those from `high` on behind it.
         post = bisect_left(signposts, prefix)
-        low = max(0, post - 1) * STEP
-        high = min(len(self), bisect_right(signposts, prefix, post) * STEP)
+        low, end = max(0, post - 1) * STEP, post
+        if post < len(signposts) and signposts[post] == prefix:
+            end = bisect_right(signposts, prefix, post)
+        high = min(len(self), end * STEP)
         while low < high:
             middle = (low + high) // 2
             found = self._bytes(middle)
