@@ -144,7 +144,7 @@ def best_documents(
             for i in range(n_touched):
                 if not allowed[base + touched[i]]:
                     sums[touched[i]] = -1.0  # below every bar
-        if filtered or n_best == k:
+        if filtered or needed < n:
             n_touched = keep(sums, touched, n_touched, max(bar * (1 - SLACK) - reach[needed], 0.0))
         for t in range(needed, n):
             if n_touched == 0:

@@ -87,9 +87,10 @@ class PackedStrings:
         if post < len(signposts) and signposts[post] == prefix:
             end = bisect_right(signposts, prefix, post)
         high = min(len(self), end * STEP)
+        blob, offsets = self._blob_view, self._offsets_view
         while low < high:
             middle = (low + high) // 2
-            found = self._bytes(middle)
+            found = blob[offsets[middle] : offsets[middle + 1]].tobytes()
             if found == wanted:
                 return middle
             if found < wanted:
