@@ -66,7 +66,9 @@ def run(
         bool, typer.Option("--fresh", help="Start over instead of keeping finished cells.")
     ] = False,
     baseline: Annotated[bool, typer.Option(help="Also run the baseline: fake + BM25, hybrid.")] = True,
-    lexical: Annotated[str, typer.Option(help="BM25 engine: bm25, bm25s or rank_bm25.")] = "bm25",
+    lexical: Annotated[
+        str, typer.Option(help="BM25 engine: bm25, bm25?engine=numba, bm25s or rank_bm25.")
+    ] = "bm25",
     analyser: Annotated[str, typer.Option(help="language (stems, stop words) or raw.")] = "language",
     k: Annotated[int, typer.Option(help="Documents judged per query.")] = 100,
     pool: Annotated[int, typer.Option(help="Documents each leg gives to the fusion.")] = 50,

@@ -27,7 +27,7 @@ from harness.variants import VECTORS, compare_variants, drop_large, vector_file
 from rag_core import __version__
 from rag_core.errors import ProviderUnavailableError, RagCoreError, UnknownNameError
 from rag_core.factory import SpecString, resolve
-from rag_core.lexical import ENGINES
+from rag_core.lexical import parse_lexical
 from rag_core.registry import EMBEDDERS, RERANKERS, load_plugins, nearest
 from rag_core.stores import check_store
 
@@ -149,7 +149,7 @@ def plan(spec: RunSpec) -> tuple[list[Job], list[CellResult]]:
     for name in spec.metrics:
         Metric.parse(name)
     absent = _absent_stores(spec.stores)
-    _known("lexical engine", (spec.lexical,), ENGINES)
+    parse_lexical(spec.lexical)
     bm25 = CellKey(spec.data, spec.lexical, "cpu", NONE, NONE, "bm25", NONE)
     jobs.append(Job("lexical", "bm25", "", [bm25] if "bm25" in spec.pipelines else []))
     for text in spec.rerankers:
