@@ -35,8 +35,9 @@ WIDEST = 4096
 #: Rows scored exactly at least, per row asked for and in all.
 POOL_SHARE, POOL = 2, 128
 DEVIATIONS = 6.0
-#: Rows coded, and bytes scanned by one thread, at a time.
-CODED_ROWS, SCANNED_BYTES = 1 << 13, 1 << 21
+#: Rows coded, and bytes scanned by one thread, at a time. All wait for a thread that loses its processor
+#: with a part in hand, so parts are small.
+CODED_ROWS, SCANNED_BYTES = 1 << 13, 1 << 19
 
 
 @dataclass(frozen=True, slots=True)

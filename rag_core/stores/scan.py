@@ -78,14 +78,17 @@ def _batch(vectors: Vectors, units: Vectors, k: int, allowed: Rows | None) -> li
     n_queries, n = len(units), len(vectors) if allowed is None else len(allowed)
     step = BLOCK_ROWS if allowed is None else min(BLOCK_ROWS, _rows_at_once(vectors))
     by_column = np.ascontiguousarray(units.T)
+    room = np.empty((min(step, n), n_queries), np.float32)
     best = np.full((0, n_queries), -np.inf, np.float32)
     held: list[tuple[Rows, Rows, NDArray[np.float32]]] = []
     for start in range(0, n, step):
         part = slice(start, start + step)
-        scores = (vectors[part] if allowed is None else vectors[allowed[part]]) @ by_column
+        block = vectors[part] if allowed is None else vectors[allowed[part]]
+        scores = np.matmul(block, by_column, out=room[: len(block)])
         best = _raised(best, scores, k)
         least = best.min(axis=0) if len(best) == k else np.full(n_queries, -np.inf, np.float32)
-        passed, query = np.nonzero(scores >= least - np.float32(ROUNDING))
+        # a flat search, and the division after it, take a tenth of the time of np.nonzero
+        passed, query = np.divmod(np.flatnonzero(scores >= least - np.float32(ROUNDING)), n_queries)
         places = passed + start if allowed is None else allowed[passed + start]
         held.append((query, places, scores[passed, query]))
     query, places, found = (np.concatenate(parts) for parts in zip(*held))
