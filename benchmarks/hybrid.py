@@ -4,10 +4,11 @@
     python benchmarks/hybrid.py --reranker cross-encoder --path FOLDER --pool 25
     python benchmarks/hybrid.py --quick                          # 20,000 chunks
 
-Texts are words of BERT's vocabulary, drawn with a probability of 1 / rank, so BM25 and the reranker do the work that real
-chunks of that length make them do. Embedding them all with a model would take hours: the documents' vectors
-are random rows of length 1, made from a seed. The query is embedded by the real model. So **times are real,
-and what is found by vectors means nothing**. The reranker's cache is off: every candidate is read anew.
+Texts are words of BERT's vocabulary, drawn with a probability of 1 / rank, so BM25 and the reranker do the
+work that real chunks of that length make them do. Embedding them all with a model would take hours: the
+documents' vectors are random rows of length 1, made from a seed. The query is embedded by the real model.
+So **times are real, and what is found by vectors means nothing**. The reranker's cache is off: every
+candidate is read anew.
 
 Each query is searched with pools of ``--pool`` candidates in turn and once without the reranker. Absolute
 times depend on the machine and its load; the load is printed, and CPU is the processor time of all threads.
@@ -151,7 +152,7 @@ def main() -> None:
         tokens = statistics.fmean(embedder.count_tokens([document.text for document in documents[:200]]))
         told = ", ".join(f"{stage!r} {at - started:.3g} s" for stage, at in reached.items())
         print(
-            f"{n:,} chunks of about {tokens:.0f} tokens, {embedder.dim} wide, in {options.store}: {size_mb:.0f} MB"
+            f"{n:,} chunks of about {tokens:.0f} tokens in {options.store}, {embedder.dim} wide: {size_mb:.0f} MB"
         )
         print(f"built in {built_s:.3g} s without a model; the last step of {told}")
         print("documents' vectors are random, queries are embedded: times mean something, hits do not")
