@@ -151,9 +151,7 @@ def main() -> None:
         size_mb = index.stats()["size_bytes"] / 1e6
         tokens = statistics.fmean(embedder.count_tokens([document.text for document in documents[:200]]))
         told = ", ".join(f"{stage!r} {at - started:.3g} s" for stage, at in reached.items())
-        print(
-            f"{n:,} chunks of about {tokens:.0f} tokens in {options.store}, {embedder.dim} wide: {size_mb:.0f} MB"
-        )
+        print(f"{n:,} chunks of about {tokens:.0f} tokens in {options.store}: {size_mb:.0f} MB")
         print(f"built in {built_s:.3g} s without a model; the last step of {told}")
         print("documents' vectors are random, queries are embedded: times mean something, hits do not")
         print(f"embedder {embedder.model}; reranker {reranker.fingerprint}")
