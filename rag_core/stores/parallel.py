@@ -17,25 +17,30 @@ MOST_THREADS = 8
 def in_parts(n: int, size: int, work: Callable[[int, int], None]) -> None:
     """Call ``work(start, stop)`` for every part of ``range(n)`` of ``size`` or fewer.
 
-    The calling thread works as well and takes parts until none is left, so that a helper that gets no
-    processor holds nothing up. What a part raises is raised here.
+    The calling thread takes parts as the helpers do. Once none is left it does again those that a helper has
+    begun and not finished, instead of waiting for a thread that may have lost its processor: ``work`` must
+    write the same whenever it is called. What a part raises is raised here.
     """
     n_parts = -(-n // size)
     counter = itertools.count()  # taking the next number is one step of the interpreter
+    is_done = bytearray(n_parts)
 
     def run() -> None:
         while (part := next(counter)) < n_parts:
             work(part * size, min(n, (part + 1) * size))
+            is_done[part] = 1
 
     n_helpers = min(_processors(), MOST_THREADS, n_parts) - 1
     helpers = [_pool().submit(run) for _ in range(n_helpers)] if n_helpers > 0 else []
     try:
         run()
+        for part in range(n_parts):
+            if not is_done[part]:
+                work(part * size, min(n, (part + 1) * size))
     finally:
         counter = itertools.count(n_parts)  # after an error nobody begins another part
         for helper in helpers:
-            if not helper.cancel():
-                helper.result()
+            helper.cancel()
 
 
 def _processors() -> int:

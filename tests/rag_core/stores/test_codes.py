@@ -188,17 +188,40 @@ def test_rows_that_are_too_wide_for_the_sums_are_scanned_exactly(monkeypatch: py
     assert codes.WIDEST * codes.LARGEST * codes.LARGEST_OF_QUERY < 2**31
 
 
-def test_every_part_is_worked_once_by_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_part_is_worked_by_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "_processors", lambda: 4)
-    parts, barrier = [], threading.Barrier(2)
+    caller, helped = threading.get_ident(), threading.Event()
+    parts = []
 
     def work(start: int, stop: int) -> None:
-        if start in (0, 10):
-            barrier.wait(timeout=30)  # passes only if two threads are at work
         parts.append((start, stop))
+        if threading.get_ident() != caller:
+            helped.set()
+        assert helped.wait(timeout=30)
 
     parallel.in_parts(95, 10, work)
-    assert sorted(parts) == [(start, min(95, start + 10)) for start in range(0, 95, 10)]
+    assert set(parts) == {(start, min(95, start + 10)) for start in range(0, 95, 10)}
+
+
+def test_a_helper_without_a_processor_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller does its part again, and so meets what went wrong there."""
+    monkeypatch.setattr(parallel, "_processors", lambda: 2)
+    caller, begun, goes_on = threading.get_ident(), threading.Event(), threading.Event()
+    parts = []
+
+    def work(start: int, stop: int) -> None:
+        if threading.get_ident() == caller:
+            assert begun.wait(timeout=30)
+            parts.append(start)
+        else:
+            begun.set()
+            goes_on.wait(timeout=30)
+
+    try:
+        parallel.in_parts(50, 10, work)
+        assert sorted(parts) == [0, 10, 20, 30, 40]
+    finally:
+        goes_on.set()
 
 
 def test_an_error_in_a_part_is_raised_and_ends_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
