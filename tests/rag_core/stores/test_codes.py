@@ -181,6 +181,13 @@ def test_the_loops_are_those_that_are_compiled(monkeypatch: pytest.MonkeyPatch) 
         kernels.int8_kernels.cache_clear()
 
 
+def test_whether_there_are_loops_is_told_without_compiling() -> None:
+    kernels.int8_kernels.cache_clear()
+    told = kernels.has_int8_kernels()
+    assert kernels.int8_kernels.cache_info().currsize == 0
+    assert told == (kernels.int8_kernels() is not None)
+
+
 def test_rows_that_are_too_wide_for_the_sums_are_scanned_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codes, "int8_kernels", loops)
     rows = rows_near_each_other(3, dim=codes.WIDEST + 1)

@@ -234,10 +234,11 @@ from pathlib import Path
 from rag_core.fingerprint import Fingerprint
 from rag_core.stores.flat import FlatStore
 store = FlatStore.open(Path(sys.argv[1]))
-print("ready", flush=True)
 for n in range(10_000):
     rows = np.eye(8, dtype=np.float32)
     store.upsert([f"{n}-{i}" for i in range(8)], rows)
+    if n == 0:
+        print("ready", flush=True)  # on a busy machine no write may end before the kill
 """
 
 
