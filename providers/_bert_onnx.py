@@ -42,6 +42,7 @@ __all__ = [
     "Source",
     "blocks_of",
     "encoder_graph",
+    "joined",
     "normalised_names",
     "once",
     "source_of",
@@ -68,6 +69,7 @@ class Graph:
     def __init__(self) -> None:
         self.nodes: list[bytes] = []
         self.tensors: list[bytes] = []
+        self._has_middles = False
 
     def add(self, kind: str, inputs: Sequence[str], output: str, domain: str = "", **attributes: Any) -> str:
         """A node with one output, whose name is answered."""
@@ -78,6 +80,17 @@ class Graph:
         """``values`` under ``name``, which is answered."""
         self.tensors.append(onnx.tensor(name, values))
         return name
+
+    def middles(self) -> str:
+        """128 for each token, uint8 (batch, tokens, 1): the zero of signed rows."""
+        if not self._has_middles:
+            self._has_middles = True
+            middle = self.constant("middle", np.full(1, 128, np.uint8))
+            axis = self.constant("middle.axis", np.array([2], np.int64))
+            self.add("Unsqueeze", ["input_ids", axis], "middles.ids")
+            self.add("Shape", ["middles.ids"], "middles.shape")
+            self.add("Expand", [middle, "middles.shape"], "middles")
+        return "middles"
 
     def blocks(
         self, source: str, output: str, weights: NDArray[np.uint8], scales: NDArray[np.float32],
@@ -149,7 +162,7 @@ class Floats:
 
     def linear(self, graph: Graph, source: str, output: str, names: Sequence[str]) -> str:
         """See :class:`Source`."""
-        weights, bias = _joined(self.weights, names)
+        weights, bias = joined(self.weights, names)
         stored = np.ascontiguousarray(weights.T, np.float16 if self.half else np.float32)
         matrix = graph.constant(f"{output}.weight", stored)
         if self.half:
@@ -170,7 +183,7 @@ class Blocks(Floats):
 
     def linear(self, graph: Graph, source: str, output: str, names: Sequence[str]) -> str:
         """See :class:`Source`."""
-        weights, bias = _joined(self.weights, names)
+        weights, bias = joined(self.weights, names)
         return graph.blocks(source, output, *blocks_of(weights), bias, 8)
 
 
@@ -222,7 +235,7 @@ def blocks_of(weights: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArray[
     return stored.astype(np.uint8), scales
 
 
-def _joined(weights: BertWeights, names: Sequence[str]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def joined(weights: BertWeights, names: Sequence[str]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Matrices (out, in) and biases (out,) of ``names``, one below the other."""
     parts = [(weights.float32(f"{name}.weight"), weights.float32(f"{name}.bias")) for name in names]
     return np.concatenate([w for w, _ in parts]), np.concatenate([b for _, b in parts])

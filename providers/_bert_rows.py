@@ -18,9 +18,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from providers import _onnx_write as onnx
-from providers._bert_onnx import CONTRIB, Graph, normalised_names
-from providers._bert_weights import BertShape
+from providers._bert_onnx import CONTRIB, Floats, Graph, joined, normalised_names
+from providers._bert_weights import BertShape, BertWeights
 from providers._common import require
 from rag_core.registry import Spec
 
@@ -55,7 +54,10 @@ def loudness(
         MissingExtraError: onnxruntime is not installed.
     """
     runtime = require(spec, "onnxruntime")
-    session = runtime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = 1  # sums in one order, whatever the number of CPUs
+    options.log_severity_level = 3
+    session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     names = normalised_names(shape)
     length = min(TOKENS, shape.positions - shape.first_position)
     ids = np.random.default_rng(SEED).integers(0, shape.words, (ROWS, length))
@@ -72,6 +74,20 @@ def smoothing(loud: NDArray[np.float32], weights: NDArray[np.float32]) -> NDArra
     weight = np.maximum(np.abs(weights).max(axis=0), 1e-4)
     octaves = MOVED * np.log2(np.maximum(loud, 1e-3)) - (1 - MOVED) * np.log2(weight)
     return np.exp2(np.rint(octaves * STEPS_PER_OCTAVE) / STEPS_PER_OCTAVE).astype(np.float32)
+
+
+class Rows(Floats):
+    """A BERT's matrices as 8-bit rows, its table of words in 16 bits."""
+
+    def __init__(self, weights: BertWeights, loud: Mapping[str, NDArray[np.float32]]) -> None:
+        """``loud``: see :func:`loudness`."""
+        super().__init__(weights, half=True)
+        self._loud = loud
+
+    def linear(self, graph: Graph, source: str, output: str, names: Sequence[str]) -> str:
+        """See :class:`providers._bert_onnx.Source`."""
+        least = LEAST[self.shape.activation] if output.endswith(".outer") else None
+        return row_product(graph, source, output, *joined(self.weights, names), self._loud, least)
 
 
 def row_product(
@@ -101,35 +117,22 @@ def row_product(
     scale = np.maximum(np.abs(weights).max(axis=1) / 127, TINY).astype(np.float32)
     rounded = np.rint(weights / scale[:, None]).astype(np.int8)
     axis = graph.constant(f"{output}.axis", np.array([-1], np.int64))
-
-    def unsigned(name: str, largest: str, steps: int, zero: str) -> tuple[str, str]:
-        """``name`` as uint8 and what one step of each token is worth, (batch, tokens, 1)."""
-        least_step = graph.constant(f"{output}.tiny", np.full(1, TINY, np.float32))
-        bounded = graph.add("Max", [largest, least_step], f"{output}.bounded")
-        part = graph.constant(f"{output}.part", np.full(1, 1 / steps, np.float32))
-        step = graph.add("Mul", [bounded, part], f"{output}.step")
-        inputs = [name, step]
-        if zero:
-            shape = graph.add("Shape", [step], f"{output}.shape")
-            inputs.append(graph.add("Expand", [zero, shape], f"{output}.zeros"))
-        quantised = graph.add(
-            "QuantizeLinear", inputs, f"{output}.rows", axis=-1, block_size=weights.shape[1]
-        )
-        return quantised, step
-
-    middle = graph.constant(f"{output}.middle", np.full(1, 128 if least is None else 0, np.uint8))
+    if least:
+        up = graph.constant(f"{output}.up", np.full(1, -least, np.float32))
+        source = graph.add("Add", [source, up], f"{output}.moved")
+        bias = bias + np.float32(least) * (rounded * scale[:, None]).sum(axis=1)
+    bounds = [graph.add("ReduceMax", [source, axis], f"{output}.top")]
     if least is None:
-        top = graph.add("ReduceMax", [source, axis], f"{output}.top")
         bottom = graph.add("ReduceMin", [source, axis], f"{output}.bottom")
-        top = graph.add("Max", [top, graph.add("Neg", [bottom], f"{output}.depth")], f"{output}.largest")
-        rows, step = unsigned(source, top, 127, middle)
-    else:
-        if least:
-            up = graph.constant(f"{output}.up", np.full(1, -least, np.float32))
-            source = graph.add("Add", [source, up], f"{output}.moved")
-            bias = bias + np.float32(least) * (rounded * scale[:, None]).sum(axis=1)
-        top = graph.add("ReduceMax", [source, axis], f"{output}.top")
-        rows, step = unsigned(source, top, 255, "")
+        bounds.append(graph.add("Neg", [bottom], f"{output}.depth"))
+    tiny = graph.constant(f"{output}.tiny", np.full(1, TINY, np.float32))
+    largest = graph.add("Max", [*bounds, tiny], f"{output}.largest")
+    middle, steps = (128, 127) if least is None else (0, 255)
+    part = graph.constant(f"{output}.part", np.full(1, 1 / steps, np.float32))
+    step = graph.add("Mul", [largest, part], f"{output}.step")
+    zero = [graph.middles()] if middle else []
+    width = weights.shape[1]
+    rows = graph.add("QuantizeLinear", [source, step, *zero], f"{output}.rows", axis=-1, block_size=width)
     product = graph.add(
         "MatMulIntegerToFloat",
         [
@@ -137,7 +140,7 @@ def row_product(
             graph.constant(f"{output}.weight", np.ascontiguousarray(rounded.T)),
             graph.constant(f"{output}.one", np.ones(1, np.float32)),
             graph.constant(f"{output}.scale", scale),
-            middle,
+            graph.constant(f"{output}.zero", np.full(1, middle, np.uint8)),
         ],
         f"{output}.integer",
         CONTRIB,

@@ -70,12 +70,39 @@ class PackedSource:
     def words(self, graph: Graph) -> str:
         """The look-up in the table of words."""
         words, scales = self._packed.quantised("emb.word", self.shape.dim)
+        if self._dtype == "int8":
+            return self._unpacked(graph, words, scales)
         # signed 4-bit values need no zero point: minus 8 flips the highest bit of each half
         graph.tensors.append(
             onnx.tensor("words", words ^ 0x88, onnx.INT4, (self.shape.words, self.shape.dim))
         )
         inputs = ["words", "input_ids", graph.constant("word_scales", scales)]
         return graph.add("GatherBlockQuantized", inputs, "word", CONTRIB, block_size=BLOCK, quantize_axis=1)
+
+    def _unpacked(self, graph: Graph, words: NDArray[np.uint8], scales: NDArray[np.float32]) -> str:
+        """The same numbers as GatherBlockQuantized answers, in a tenth of its time: it takes weight by
+        weight, which is a twentieth of all that ``int8`` takes.
+        """
+        halves = graph.add("Gather", [graph.constant("words", words), "input_ids"], "word.packed")
+        blocks = graph.add("Gather", [graph.constant("word_scales", scales), "input_ids"], "word.scales")
+        one = graph.constant("word.axis", np.array([-1], np.int64))
+        low = graph.add(
+            "BitwiseAnd", [halves, graph.constant("word.mask", np.full(1, 15, np.uint8))], "word.low"
+        )
+        high = graph.add(
+            "BitShift", [halves, graph.constant("word.shift", np.full(1, 4, np.uint8))], "word.high",
+            direction="RIGHT",
+        )  # fmt: skip
+        pairs = [graph.add("Unsqueeze", [half, one], f"{half}.apart") for half in (low, high)]
+        graph.add("Concat", pairs, "word.pairs", axis=-1)
+        blocked = graph.constant("word.blocks", np.array([0, 0, self.shape.dim // BLOCK, BLOCK], np.int64))
+        graph.add("Reshape", ["word.pairs", blocked], "word.plain")
+        graph.add("Cast", ["word.plain"], "word.plus", to=onnx.FLOAT)
+        graph.add("Sub", ["word.plus", graph.constant("word.eight", np.full(1, 8, np.float32))], "word.whole")
+        graph.add("Unsqueeze", [blocks, one], "word.steps")
+        graph.add("Mul", ["word.whole", "word.steps"], "word.wide")
+        flat = graph.constant("word.flat", np.array([0, 0, self.shape.dim], np.int64))
+        return graph.add("Reshape", ["word.wide", flat], "word")
 
     def linear(self, graph: Graph, source: str, output: str, names: Sequence[str]) -> str:
         """The product with the matrices ``names``, side by side."""
@@ -179,7 +206,9 @@ class E5Tokenizer:
 def converted(spec: Spec, packed: PackedE5, name: str, dtype: str = "q4") -> Path | bytes:
     """The ONNX file of ``packed`` in the cache folder: see :func:`providers._bert_onnx.once`."""
     digest = hashlib.sha256(packed.data).hexdigest()[:16]
-    return once(name if dtype == "q4" else f"{name}-{dtype}", digest, lambda: graph(spec, packed, dtype), CONVERTER)
+    return once(
+        name if dtype == "q4" else f"{name}-{dtype}", digest, lambda: graph(spec, packed, dtype), CONVERTER
+    )
 
 
 def load_onnx(spec: Spec, variant: str, threads: int, dtype: str = "q4") -> TransformerEmbedder:

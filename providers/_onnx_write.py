@@ -15,7 +15,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FLOAT", "INT4", "INT64", "attribute", "is_sealed", "model", "node", "sealed", "tensor", "value_info"]
+__all__ = [
+    "FLOAT",
+    "INT4",
+    "INT64",
+    "attribute",
+    "is_sealed",
+    "model",
+    "node",
+    "sealed",
+    "tensor",
+    "value_info",
+]
 
 #: TensorProto.DataType.
 FLOAT, INT64, INT4 = 1, 7, 22
