@@ -25,6 +25,7 @@ from providers._common import require
 from providers._e5_packed import BLOCK, PackedE5, parse_packed
 from providers._onnx import open_session, runtime_info, session_call
 from providers._rows import RowRunner
+from providers._sentences import SENTENCES
 from providers._transformer import TransformerEmbedder
 from rag_core.errors import ProviderUnavailableError
 from rag_core.fingerprint import Fingerprint
@@ -39,6 +40,7 @@ DTYPES = ("int8", "q4", "q8", "fp32")
 FILES = {"original": "e5-small-q4.bin", "enpt": "e5-small-enpt-q4.bin"}
 WINDOW_TOKENS = 512
 MODEL = "multilingual-e5-small"
+PROMPTS = ("query", "passage")
 
 
 class PackedSource:
@@ -157,15 +159,17 @@ def _packed_name(name: str) -> str:
 def graph(spec: Spec, packed: PackedE5, dtype: str = "q4") -> bytes:
     """The transformer as an ONNX model: see :func:`providers._bert_onnx.encoder_graph`.
 
-    ``int8`` runs the model in fp32 on random tokens first, and so needs onnxruntime.
+    ``int8`` runs the model in fp32 on :data:`providers._sentences.SENTENCES` first.
 
     Raises:
-        MissingExtraError: it does, and onnxruntime is not installed.
+        MissingExtraError: it does, and onnxruntime or tokenizers is not installed.
     """
     source = PackedSource(packed, dtype)
     if dtype == "int8":
         plain = encoder_graph(MODEL, PackedSource(packed, "fp32"), normalised_names(source.shape))
-        loud = loudness(spec, plain, source.shape, [packed.bos], [packed.eos])
+        tokenizer = E5Tokenizer(spec, packed)
+        rows = [tokenizer.encode(f"{prompt}: {text}").ids for prompt in PROMPTS for text in SENTENCES]
+        loud = loudness(spec, plain, source.shape, rows)
         source = PackedSource(packed, dtype, loud)
     return encoder_graph(MODEL, source)
 

@@ -102,7 +102,7 @@ def test_an_encoder_of_rows_is_near_its_floats_and_no_text_depends_on_another(ac
     weights = read_bert(SPEC, make_bert("bert", activation)[0])
     names = normalised_names(weights.shape)
     assert names == ["hidden", "layer0.attended", "layer1.attended", "layer0.hidden"]
-    loud = loudness(SPEC, encoder_graph("tiny", source_of(weights, "fp32"), names), weights.shape, [1], [2])
+    loud = loudness(SPEC, encoder_graph("tiny", source_of(weights, "fp32"), names), weights.shape, [[1, 8, 30, 2], [1, 9, 2] * 200])
     assert sorted(loud) == sorted(names)
     assert all(values.shape == (32,) and (values > 0).all() for values in loud.values())
     ids, mask = np.array([[1, 7, 9, 30, 2], [1, 5, 2, 0, 0]]), np.array([[1] * 5, [1] * 3 + [0] * 2])
@@ -125,4 +125,4 @@ def test_an_encoder_of_rows_is_near_its_floats_and_no_text_depends_on_another(ac
 def test_loudness_needs_the_runtime(make_bert, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(MissingExtraError, match="onnxruntime"):
-        loudness(SPEC, b"", read_bert(SPEC, make_bert()[0]).shape)
+        loudness(SPEC, b"", read_bert(SPEC, make_bert()[0]).shape, [])
