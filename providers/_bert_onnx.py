@@ -42,8 +42,8 @@ __all__ = [
     "Source",
     "blocks_of",
     "encoder_graph",
+    "inputs_of_products",
     "joined",
-    "normalised_names",
     "once",
     "source_of",
 ]
@@ -241,14 +241,15 @@ def joined(weights: BertWeights, names: Sequence[str]) -> tuple[NDArray[np.float
     return np.concatenate([w for w, _ in parts]), np.concatenate([b for _, b in parts])
 
 
-def normalised_names(shape: BertShape) -> list[str]:
-    """Names of the normalised vectors that matrices of :func:`encoder_graph` are multiplied with."""
+def inputs_of_products(shape: BertShape) -> list[str]:
+    """Names in :func:`encoder_graph` of the normalised vectors and the activations that matrices take."""
     layers = range(shape.layers)
-    return ["hidden", *(f"layer{n}.attended" for n in layers), *(f"layer{n}.hidden" for n in layers[:-1])]
+    parts = ("attended", "active", "hidden")
+    return ["hidden", *(f"layer{n}.{part}" for n in layers for part in parts)][:-1]
 
 
 def encoder_graph(name: str, source: Source, watched: Sequence[str] = ()) -> bytes:
-    """The encoder as an ONNX model; ``watched`` names (batch, tokens, dim) inside that it answers too.
+    """The encoder as an ONNX model; ``watched`` names what else it answers, each (batch, tokens, width).
 
     Inputs ``input_ids`` and ``attention_mask``, int64 (batch, tokens); output ``last_hidden_state``,
     float32 (batch, tokens, dim). Every token is of type 0. Post-normalised transformer of Devlin et al.,
@@ -297,7 +298,10 @@ def encoder_graph(name: str, source: Source, watched: Sequence[str] = ()) -> byt
     return onnx.model(
         name, graph.nodes, graph.tensors,
         [onnx.value_info(each, onnx.INT64, sizes) for each in ("input_ids", "attention_mask")],
-        [onnx.value_info(each, onnx.FLOAT, (*sizes, shape.dim)) for each in (OUTPUT, *watched)],
+        [
+            onnx.value_info(OUTPUT, onnx.FLOAT, (*sizes, shape.dim)),
+            *(onnx.value_info(each, onnx.FLOAT, (*sizes, f"{each}.width")) for each in watched),
+        ],
         {"": OPSET, CONTRIB: 1}, IR_VERSION,
     )  # fmt: skip
 

@@ -8,7 +8,8 @@ its own first, so no row depends on another. Two exact rewritings keep the round
   channel is divided by a scale and its weights multiplied by it (SmoothQuant, Xiao et al.,
   https://arxiv.org/abs/2211.10438). How loud a channel gets is measured on sentences of many languages when
   the file is made: the norms' own weights do not tell it (least cosine 0.998), and random tokens less well;
-* GELU never falls below -0.17, so what it answers is moved to begin at 0 and takes all 256 steps.
+* GELU never falls below -0.17, so what it answers is moved to begin at 0 and takes all 256 steps. Where one
+  channel is far louder than all others, what its weights lost to rounding is added as floats.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from providers._bert_onnx import CONTRIB, Floats, Graph, joined, normalised_names
+from providers._bert_onnx import CONTRIB, Floats, Graph, inputs_of_products, joined
 from providers._bert_weights import BertShape, BertWeights
 from providers._common import require
 from rag_core.registry import Spec
@@ -32,6 +33,8 @@ LEAST = {"gelu": -0.1701, "gelu_new": -0.1701, "relu": 0.0}
 MOVED = 0.6
 #: Smoothing scales are powers of the fourth root of 2, lest a last bit of a machine's floats shows in them.
 STEPS_PER_OCTAVE = 4
+#: How many times as loud as the next one a channel is whose rounding shows.
+FAR_LOUDER = 3
 #: No token's scale is zero.
 TINY = 1e-9
 
@@ -39,11 +42,11 @@ TINY = 1e-9
 def loudness(
     spec: Spec, model: bytes, shape: BertShape, rows: Iterable[Sequence[int]]
 ) -> dict[str, NDArray[np.float32]]:
-    """Largest magnitude of each channel, (dim,), of every normalised vector of ``model``.
+    """Largest magnitude of each channel, (width,), of what the matrices of ``model`` take.
 
     Args:
         spec: who asks, for the message.
-        model: :func:`providers._bert_onnx.encoder_graph` in fp32 that answers ``normalised_names(shape)``.
+        model: :func:`providers._bert_onnx.encoder_graph` in fp32 that answers ``inputs_of_products(shape)``.
         shape: its sizes.
         rows: token ids of the texts to measure on, each cut to the model's positions.
 
@@ -55,13 +58,14 @@ def loudness(
     options.intra_op_num_threads = 1  # sums in one order, whatever the number of CPUs
     options.log_severity_level = 3
     session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    names = normalised_names(shape)
-    loud = {name: np.zeros(shape.dim, np.float32) for name in names}
+    names = inputs_of_products(shape)
+    loud: dict[str, NDArray[np.float32]] = {}
     for row in rows:
         ids = np.array([row[: shape.positions - shape.first_position]], np.int64)
         answers = session.run(names, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
         for name, answer in zip(names, answers):
-            np.maximum(loud[name], np.abs(answer[0]).max(axis=0), out=loud[name])
+            here = np.abs(answer[0]).max(axis=0)
+            loud[name] = np.maximum(loud.get(name, here), here)
     return loud
 
 
@@ -104,16 +108,17 @@ def row_product(
         source, output: names of tensors.
         weights: float32; rounded to 8 bits with a scale for each output.
         bias: float32.
-        loud: answer of :func:`loudness`; a ``source`` that is not in it is not smoothed.
-        least: a bound below ``source``; None where it may be as negative as positive.
+        loud: answer of :func:`loudness`; a ``source`` that is not in it is taken as it is.
+        least: a bound below ``source``; None where it may be as negative as positive, and is smoothed.
     """
-    if source in loud:
+    if source in loud and least is None:
         scales = smoothing(loud[source], weights)
         weights = weights * scales
         inverse = graph.constant(f"{output}.smoothing", 1 / scales)
         source = graph.add("Mul", [source, inverse], f"{output}.smooth")
     scale = np.maximum(np.abs(weights).max(axis=1) / 127, TINY).astype(np.float32)
     rounded = np.rint(weights / scale[:, None]).astype(np.int8)
+    lost = _lost(graph, source, output, weights - rounded * scale[:, None], loud) if least is not None else ""
     axis = graph.constant(f"{output}.axis", np.array([-1], np.int64))
     if least:
         up = graph.constant(f"{output}.up", np.full(1, -least, np.float32))
@@ -144,4 +149,27 @@ def row_product(
         CONTRIB,
     )
     product = graph.add("Mul", [product, step], f"{output}.product")
+    if lost:
+        product = graph.add("Add", [product, lost], f"{output}.mended")
     return graph.add("Add", [product, graph.constant(f"{output}.bias", bias)], output)
+
+
+def _lost(
+    graph: Graph,
+    source: str,
+    output: str,
+    errors: NDArray[np.float32],
+    loud: Mapping[str, NDArray[np.float32]],
+) -> str:
+    """The loudest channel of ``source`` times the ``errors`` (out, in) of its weights, if it is so far
+    louder that they show; else an empty name.
+    """
+    if source not in loud:
+        return ""
+    second, first = np.argsort(loud[source])[-2:]
+    if loud[source][first] < FAR_LOUDER * loud[source][second]:
+        return ""
+    which = graph.constant(f"{output}.loudest", np.array([first], np.int64))
+    channel = graph.add("Gather", [source, which], f"{output}.channel", axis=2)
+    error = graph.constant(f"{output}.error", errors[:, first].astype(np.float32))
+    return graph.add("Mul", [channel, error], f"{output}.lost")

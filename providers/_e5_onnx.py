@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from providers import _onnx_write as onnx
-from providers._bert_onnx import CONTRIB, Graph, encoder_graph, normalised_names, once
+from providers._bert_onnx import CONTRIB, Graph, encoder_graph, inputs_of_products, once
 from providers._bert_rows import LEAST, loudness, row_product
 from providers._bert_weights import BertShape
 from providers._common import require
@@ -166,7 +166,7 @@ def graph(spec: Spec, packed: PackedE5, dtype: str = "q4") -> bytes:
     """
     source = PackedSource(packed, dtype)
     if dtype == "int8":
-        plain = encoder_graph(MODEL, PackedSource(packed, "fp32"), normalised_names(source.shape))
+        plain = encoder_graph(MODEL, PackedSource(packed, "fp32"), inputs_of_products(source.shape))
         tokenizer = E5Tokenizer(spec, packed)
         rows = [tokenizer.encode(f"{prompt}: {text}").ids for prompt in PROMPTS for text in SENTENCES]
         loud = loudness(spec, plain, source.shape, rows)

@@ -9,7 +9,15 @@ import pytest
 
 from providers import EMBEDDERS
 from providers import _onnx_write as onnx
-from providers._bert_onnx import CONTRIB, IR_VERSION, OPSET, Graph, encoder_graph, normalised_names, source_of
+from providers._bert_onnx import (
+    CONTRIB,
+    IR_VERSION,
+    OPSET,
+    Graph,
+    encoder_graph,
+    inputs_of_products,
+    source_of,
+)
 from providers._bert_rows import Rows, loudness, row_product, smoothing
 from providers._bert_weights import read_bert
 from rag_core.errors import MissingExtraError
@@ -87,6 +95,19 @@ def test_a_loud_channel_does_not_drown_the_others() -> None:
     assert smooth < plain / 4
 
 
+def test_what_the_loudest_channel_loses_to_rounding_is_mended() -> None:
+    rows, weights, bias = _case()
+    rows[:] = 0
+    rows[:, :, 7] = 60  # the last of 255 steps, so that only the weights are rounded
+    loud = np.full(WIDTH, 1, np.float32)
+    loud[7] = 60
+    plain = _error(_product(rows, weights, bias, least=0.0), rows, weights, bias)
+    mended = _error(_product(rows, weights, bias, least=0.0, loud={"x": loud}), rows, weights, bias)
+    assert mended < plain / 100
+    loud[8] = loud[7] / 2  # no longer far louder than the next
+    assert _error(_product(rows, weights, bias, least=0.0, loud={"x": loud}), rows, weights, bias) == plain
+
+
 def test_smoothing_is_loudness_against_weights_on_a_grid() -> None:
     loud, weights = np.array([1, 32, 32], np.float32), np.array([[1, 1, -32], [0.5, 0.1, 1]], np.float32)
     # 32 ** 0.6 = 8; 32 ** 0.6 / 32 ** 0.4 = 2
@@ -100,11 +121,20 @@ def test_smoothing_is_loudness_against_weights_on_a_grid() -> None:
 def test_an_encoder_of_rows_is_near_its_floats_and_no_text_depends_on_another(activation, make_bert) -> None:
     runtime = pytest.importorskip("onnxruntime")
     weights = read_bert(SPEC, make_bert("bert", activation)[0])
-    names = normalised_names(weights.shape)
-    assert names == ["hidden", "layer0.attended", "layer1.attended", "layer0.hidden"]
-    loud = loudness(SPEC, encoder_graph("tiny", source_of(weights, "fp32"), names), weights.shape, [[1, 8, 30, 2], [1, 9, 2] * 200])
+    names = inputs_of_products(weights.shape)
+    assert names == [
+        "hidden", "layer0.attended", "layer0.active", "layer0.hidden", "layer1.attended", "layer1.active",
+    ]  # fmt: skip
+    loud = loudness(
+        SPEC,
+        encoder_graph("tiny", source_of(weights, "fp32"), names),
+        weights.shape,
+        [[1, 8, 30, 2], [1, 9, 2] * 200],
+    )
     assert sorted(loud) == sorted(names)
-    assert all(values.shape == (32,) and (values > 0).all() for values in loud.values())
+    for name, values in loud.items():
+        assert values.shape == ((64,) if "active" in name else (32,))
+        assert (values >= 0).all()
     ids, mask = np.array([[1, 7, 9, 30, 2], [1, 5, 2, 0, 0]]), np.array([[1] * 5, [1] * 3 + [0] * 2])
 
     def answer(model: bytes, rows: slice, length: int) -> np.ndarray:
