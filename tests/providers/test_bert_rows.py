@@ -13,16 +13,34 @@ from providers._bert_onnx import (
     CONTRIB,
     IR_VERSION,
     OPSET,
+    Floats,
     Graph,
     encoder_graph,
     inputs_of_products,
     source_of,
 )
-from providers._bert_rows import Rows, loudness, row_product, smoothing
+from providers._bert_rows import LEAST, loudness, row_product, smoothing
 from providers._bert_weights import read_bert
 from rag_core.errors import MissingExtraError
 
 SPEC = EMBEDDERS[0]
+
+
+class Rows(Floats):
+    """A BERT's matrices as 8-bit rows."""
+
+    def __init__(self, weights, loud) -> None:
+        super().__init__(weights)
+        self._loud = loud
+
+    def linear(self, graph, source, output, names):
+        weights, bias = (
+            np.concatenate([self.floats(f"{name}.{part}") for name in names]) for part in ("weight", "bias")
+        )
+        least = LEAST[self.shape.activation] if output.endswith(".outer") else None
+        return row_product(graph, source, output, weights, bias, self._loud, least)
+
+
 WIDTH, OUT = 64, 24
 
 
