@@ -87,7 +87,7 @@ def rebuild(asked: Asked, say: Say, progress: Progress) -> IngestReport:
     chain = chain_of(settings, asked.provider, built_with)
     with (
         service_for(settings, asked.provider, built_with, asked.max_usd) as service,
-        closing(Index.open(asked.index)) as index,
+        closing(Index.open(asked.index, check_store=False)) as index,
     ):
         if _is_paid(cast(EmbedProvider, service)):
             texts = [document.indexed_text for document in index.documents.values() if not document.is_empty]

@@ -136,6 +136,16 @@ class ChromaStore(BackedStore):
             removed += len(known["ids"])
         return removed
 
+    def _stored(self, ids: list[str]) -> set[str]:
+        self._refresh()
+        found: set[str] = set()
+        size = self._client.get_max_batch_size()
+        for start in range(0, len(ids), size):
+            found.update(
+                self._guarded("read", self._rows.get, ids=ids[start : start + size], include=[])["ids"]
+            )
+        return found
+
     def _nearest(self, unit: Vectors, wanted: int, where: Node | None) -> Found:
         count = self._count()
         condition: dict[str, Any] | bool = True

@@ -151,6 +151,15 @@ class LanceStore(BackedStore):
             removed += self._guarded("delete", self._table.delete, f"id IN ({named})").num_deleted_rows
         return removed
 
+    def _stored(self, ids: list[str]) -> set[str]:
+        found: set[str] = set()
+        for start in range(0, len(ids), IDS_AT_ONCE):
+            part = ids[start : start + IDS_AT_ONCE]
+            query = self._table.search().where(f"id IN ({', '.join(map(quoted, part))})")
+            rows = self._guarded("read", query.select(["id"]).limit(len(part)).to_arrow)
+            found.update(rows["id"].to_pylist())
+        return found
+
     def _nearest(self, unit: Vectors, wanted: int, where: Node | None) -> Found:
         query = self._table.search(unit, vector_column_name="vector").distance_type("cosine").limit(wanted)
         query = query.select(["id", "vector", "_distance"])

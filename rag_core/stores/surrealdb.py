@@ -4,8 +4,9 @@ Rows are ``chunk:⟨id⟩ = {v: array<float>, meta: object}``; things that have 
 the documents that chunks belong to, are ``entity:⟨id⟩``; a relation is an edge table of its name between
 them. The engine runs inside this process on ``rows/`` in the store's folder, or on a server.
 
-A process that is killed leaves whole batches. A disk that fills up does not: the engine may cut its log when
-it is opened again and lose earlier rows with the failed ones (seen with surrealdb 2.0.0). Rebuild then.
+A process that is killed leaves whole batches. A disk that fills up does not: some rows of the batch that
+failed may stay. What the engine writes behind a record it could not finish is cut off when it is opened again
+(seen with surrealdb 2.0.0), so the engine is opened again before the next statement.
 """
 
 from __future__ import annotations
@@ -305,6 +306,11 @@ class SurrealStore(BackedStore):
             {"records": list(records)},
         )
         return int(answer)
+
+    def _stored(self, ids: list[str]) -> set[str]:
+        records = [self._record(doc_id) for doc_id in ids]
+        found = self._link.query("SELECT VALUE record::id(id) FROM $records", {"records": records})
+        return {shown_text(key) for key in found}
 
     def _nearest(self, unit: Vectors, wanted: int, where: Node | None) -> Found:
         parameters = self._parameters()

@@ -56,6 +56,9 @@ class DictionaryStore(BackedStore):
         self._save()
         return len(gone)
 
+    def _stored(self, ids: list[str]) -> set[str]:
+        return self._rows.keys() & ids
+
     def _nearest(self, unit: Vectors, wanted: int, where: Node | None) -> Found:
         self.asked.append(wanted)
         matches = tree_test(where) if where is not None else lambda metadata: True
