@@ -57,7 +57,7 @@ class Link:
                 return self._sessions[0].query(statement, dict(parameters or {}))
             except self._failures as error:
                 self._is_broken = any(word in str(error) for word in UNFINISHED)
-                raise _told(self._where, error, is_lost=_is_closed(self._sessions[0])) from None
+                raise _told(self._where, error) from None
 
     def close(self) -> None:
         """Release the files or the socket."""
@@ -151,7 +151,7 @@ def _link(
         except failures as error:
             if session is not None:
                 _quietly(session.close, failures)
-            raise _told(where, error, secret, is_lost=session is None or _is_away(session)) from None
+            raise _told(where, error, secret) from None
         return session
 
     return Link(where, connect, failures, held)
@@ -163,17 +163,14 @@ def _is_closed(session: Any) -> bool:
     return socket is not None and socket.state.name != "OPEN"
 
 
-def _is_away(session: Any) -> bool:
-    """Whether a new session has not reached its server."""
-    return hasattr(session, "socket") and (session.socket is None or _is_closed(session))
+def _told(where: str, error: Exception, secret: str = "") -> StoreError:
+    from websockets.exceptions import WebSocketException
 
-
-def _told(where: str, error: Exception, secret: str = "", *, is_lost: bool = False) -> StoreError:
     text = redact(" ".join(str(error).split()))
     if secret:
         text = text.replace(secret, "***")
     text = text[:500] or type(error).__name__
-    if is_lost and "://" in where:
+    if "://" in where and isinstance(error, (WebSocketException, OSError)):  # no answer, or none any more
         return StoreError(
             f"{where}: SurrealDB cannot be reached, or has hung up: {text}; see that the server runs, or say "
             f"where it is now with {URL}=ws://host:port, and run the same again"
