@@ -13,7 +13,7 @@ keeps its graph in memory and does not look at what other processes write, so ea
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,6 +30,8 @@ __all__ = ["ChromaStore"]
 FOLDER = "chroma"
 WRITTEN = "written"
 COLLECTION = "rows"
+#: What stands for the time of the last write after one that failed: it is never equal to one.
+FAILED = (-1, -1)
 #: Rows read at once where all rows are looked at.
 PAGE = 5000
 #: Width of the graph's search and links. At 30,000 x 384 in 1,000 clusters these find all of the exact top
@@ -47,8 +49,8 @@ class ChromaStore(BackedStore):
     extra: ClassVar[str] = "chroma"
     options: ClassVar[Mapping[str, str]] = dict.fromkeys(HNSW, "a whole number from 2")
 
-    _client: Any
-    _rows: Any
+    _client: Any = None
+    _rows: Any = None
     _seen: tuple[int, int] | None
 
     @classmethod
@@ -88,7 +90,8 @@ class ChromaStore(BackedStore):
         self._client = chromadb.PersistentClient(path=str(self.path / FOLDER), settings=settings)
 
     def _disconnect(self) -> None:
-        self._client.close()
+        if self._client is not None:
+            self._client.close()
         self._client = self._rows = None
 
     def _written(self) -> tuple[int, int] | None:
@@ -103,9 +106,18 @@ class ChromaStore(BackedStore):
         self._seen = self._written()
 
     def _refresh(self) -> None:
-        if self._written() != self._seen:
+        if self._client is None or self._written() != self._seen:
             self._disconnect()
             self._connect()
+
+    def _changed(self, what: str, call: Callable[..., Any], **given: Any) -> None:
+        try:
+            self._guarded(what, call, **given)
+        except StoreError:
+            # a write that the disk refused keeps its lock, for which the next one would wait for ever
+            self._seen = FAILED
+            raise
+        self._note_write()
 
     def _count(self) -> int:
         self._refresh()
@@ -121,8 +133,7 @@ class ChromaStore(BackedStore):
             fields = [
                 _fields(text, gone.get(doc_id) or {}) for doc_id, text in zip(ids[part], metadata[part])
             ]
-            self._guarded("write", self._rows.upsert, ids=ids[part], embeddings=rows[part], metadatas=fields)
-            self._note_write()
+            self._changed("write", self._rows.upsert, ids=ids[part], embeddings=rows[part], metadatas=fields)
 
     def _remove(self, ids: list[str]) -> int:
         self._refresh()
@@ -131,8 +142,7 @@ class ChromaStore(BackedStore):
         for start in range(0, len(ids), size):
             known = self._guarded("read", self._rows.get, ids=ids[start : start + size], include=[])
             if known["ids"]:  # Chroma counts unknown ids as deleted
-                self._guarded("delete", self._rows.delete, ids=known["ids"])
-                self._note_write()
+                self._changed("delete", self._rows.delete, ids=known["ids"])
             removed += len(known["ids"])
         return removed
 

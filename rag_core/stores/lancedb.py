@@ -9,6 +9,7 @@ index takes them in.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -93,6 +94,12 @@ class LanceStore(BackedStore):
                 f"store {cls.name!r}: index is {index!r}; accepted: {cls.options['index']}"
             )
         return {"index": index}
+
+    @classmethod
+    def _require(cls) -> Any:
+        # else it warns of every table that is new; it reads this when it is imported
+        os.environ.setdefault("LANCEDB_LOG", "error")
+        return super()._require()
 
     def _create(self) -> None:
         self._open_database()
