@@ -148,7 +148,7 @@ def test_o34_a_disk_that_is_really_full(wanted: str, store: str) -> None:
         old = built(folder / "i", store)
         filler = folder / "filler"
         free = shutil.disk_usage(folder).free
-        filler.write_bytes(b"\\1" * max(0, free - room_bytes))
+        filler.write_bytes(bytes(max(0, free - room_bytes)))
         said = write(folder / "i", 0)
         if said[-1].startswith("told:"):
             n_full += 1
