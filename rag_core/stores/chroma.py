@@ -21,7 +21,7 @@ import numpy as np
 from rag_core.errors import InvalidArgumentError, StoreError
 from rag_core.filters import Node, tree_test
 from rag_core.protocols import Vectors
-from rag_core.stores.backed import BackedStore, Found, stacked
+from rag_core.stores.backed import BackedStore, Found, first_line, stacked
 from rag_core.stores.chroma_where import RESERVED, Inexpressible, is_kept, to_chroma
 from rag_core.stores.files import replace_file
 
@@ -30,6 +30,8 @@ __all__ = ["ChromaStore"]
 FOLDER = "chroma"
 WRITTEN = "written"
 COLLECTION = "rows"
+#: In what SQLite says when it cannot write.
+FULL = ("disk is full", "disk I/O error", "No space left")
 #: What stands for the time of the last write after one that failed: it is never equal to one.
 FAILED = (-1, -1)
 #: Rows read at once where all rows are looked at.
@@ -79,6 +81,11 @@ class ChromaStore(BackedStore):
             self._open_client()
             self._rows = self._client.get_collection(COLLECTION, embedding_function=None)
         except Exception as error:  # whatever the database calls it
+            self._disconnect()
+            if any(words in str(error) for words in FULL):  # it writes even when it is only opened
+                raise StoreError(
+                    f"{self.path} cannot be opened: {first_line(error)}; make room, nothing is lost"
+                ) from error
             raise StoreError(f"{self.path} is damaged: {error}; rebuild the store") from error
 
     def _open_client(self) -> None:
@@ -87,7 +94,12 @@ class ChromaStore(BackedStore):
 
         settings = Settings(anonymized_telemetry=False)
         self._seen = self._written()
-        self._client = chromadb.PersistentClient(path=str(self.path / FOLDER), settings=settings)
+        path = str(self.path / FOLDER)
+        try:
+            self._client = chromadb.PersistentClient(path=path, settings=settings)
+        except BaseException:
+            _forget(path)
+            raise
 
     def _disconnect(self) -> None:
         if self._client is not None:
@@ -219,6 +231,14 @@ class ChromaStore(BackedStore):
         from chromadb.errors import ChromaError
 
         return (ChromaError, *super()._failures())
+
+
+def _forget(path: str) -> None:
+    """Chroma 1.5 keeps what could not be started, and would give it to whoever opens ``path`` next."""
+    from chromadb.api.shared_system_client import SharedSystemClient
+
+    if path not in getattr(SharedSystemClient, "_identifier_to_refcount", {path: 1}):
+        SharedSystemClient._identifier_to_system.pop(path, None)
 
 
 def _fields(text: str, old: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,13 +7,14 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from rag_core.errors import InvalidArgumentError, StoreError
 from rag_core.secrets import redact
+from rag_core.stores.room import Room
 
 __all__ = ["PASSWORD", "URL", "USER", "Link", "checked_url", "open_folder", "open_server"]
 
@@ -91,7 +92,11 @@ def open_folder(package: Any, folder: Path) -> Link:
                 f"{folder.parent} is open elsewhere, and the embedded engine serves one opener at a time; "
                 f"close it there, or use a server for several ({URL}=ws://host:8000)"
             ) from error
-        return _link(package, f"surrealkv://{folder.resolve()}", str(folder.parent), held, ("rag", "rag"))
+        room = Room(folder.parent)
+        url = f"surrealkv://{folder.resolve()}"
+        return _link(
+            package, url, str(folder.parent), held, ("rag", "rag"), around=lambda: room.opening(folder)
+        )
 
 
 def open_server(
@@ -134,6 +139,7 @@ def _link(
     held: ExitStack,
     names: tuple[str, str],
     credentials: Mapping[str, str] | None = None,
+    around: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Link:
     from surrealdb.errors import SurrealError
     from websockets.exceptions import WebSocketException
@@ -144,10 +150,11 @@ def _link(
     def connect() -> Any:
         session: Any = None
         try:
-            session = package.Surreal(url)
-            if credentials is not None:
-                session.signin(dict(credentials))
-            session.use(*names)
+            with around():
+                session = package.Surreal(url)
+                if credentials is not None:
+                    session.signin(dict(credentials))
+                session.use(*names)
         except failures as error:
             if session is not None:
                 _quietly(session.close, failures)

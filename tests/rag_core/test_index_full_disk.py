@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from rag_core import Document, get_embedder
+from rag_core.errors import StoreError
 from rag_core.index import Index
 
 PACKAGES = {"lancedb": "lancedb", "chroma": "chromadb", "surrealdb": "surrealdb"}
@@ -47,12 +48,12 @@ from test_index_full_disk import CHANGED
 from rag_core import get_embedder
 from rag_core.errors import StoreError
 from rag_core.index import Index
-index = Index.open(Path(sys.argv[1]), get_embedder("fake"))
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 limit = int(sys.argv[2])
-if limit:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
 try:
+    index = Index.open(Path(sys.argv[1]), get_embedder("fake"))
+    if limit:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     index.ingest(CHANGED, prune=True)
     print("whole")
 except StoreError as error:
@@ -61,7 +62,6 @@ except StoreError as error:
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
         index.ingest(CHANGED, prune=True)
         print("whole")
-index.close()
 """
 
 
@@ -152,8 +152,12 @@ def test_o34_a_disk_that_is_really_full(wanted: str, store: str) -> None:
         said = write(folder / "i", 0)
         if said[-1].startswith("told:"):
             n_full += 1
+            if store == "chroma" and room_bytes < 4096:  # this engine writes even to be opened
+                with pytest.raises(StoreError, match="disk is full; make room, nothing is lost"):
+                    Index.open(folder / "i")
+                filler.unlink()
             check(folder / "i", old)
-        filler.unlink()
+        filler.unlink(missing_ok=True)
         assert write(folder / "i", 0) == ["whole"]
         check(folder / "i", wanted)
     assert n_full > 0
@@ -176,9 +180,8 @@ def test_rows_that_a_store_lost_are_noticed_and_made_again(tmp_path: Path, store
     wanted = index.digest()
     index.close()
     lose(path, "d003")
-    with pytest.raises(Exception, match=r"lost 1 of 60 rows.*rag rebuild --index") as refused:
+    with pytest.raises(StoreError, match=r"lost 1 of 60 rows.*rag rebuild --index"):
         Index.open(path, embedder)
-    assert type(refused.value).__name__ == "StoreError"
     damaged = Index.open(path, embedder, check_store=False)
     assert damaged.rebuild(embedder).updated == 60
     assert damaged.digest() == wanted
@@ -194,7 +197,7 @@ def test_a_store_that_is_gone_is_made_again(tmp_path: Path, store: str) -> None:
         for found in part.iterdir():
             if found.name != "store.json":
                 shutil.rmtree(found) if found.is_dir() else found.unlink()
-    with pytest.raises(Exception, match=r"The texts are kept.*rag rebuild --index"):
+    with pytest.raises(StoreError, match=r"The texts are kept.*rag rebuild --index"):
         Index.open(path, embedder)
     damaged = Index.open(path, embedder, check_store=False)
     assert damaged.hybrid_search("text 7", 3).degraded
@@ -232,7 +235,7 @@ def test_rows_that_a_store_does_not_keep_stop_the_commit(
     with monkeypatch.context() as patch:
         patch.setattr(view, "open_store", lambda *given: Forgetful(real(*given)))
         index = Index.open(path, embedder)
-        with pytest.raises(Exception, match="did not keep 150 of 300 rows; the version before it stands"):
+        with pytest.raises(StoreError, match="did not keep 150 of 300 rows; the version before it stands"):
             index.ingest(CHANGED)
         assert index.digest() == old
     check(path, old)
@@ -258,5 +261,5 @@ def test_a_loss_that_a_killed_writer_hides_is_noticed(
     Index.open(path).close()  # the number is right
     real = view.open_store
     monkeypatch.setattr(view, "open_store", lambda *given: Forgetful(real(*given)))
-    with pytest.raises(Exception, match="lost 1 of 60 rows"):
+    with pytest.raises(StoreError, match="lost 1 of 60 rows"):
         Index.open(path, embedder)
