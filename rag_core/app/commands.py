@@ -53,8 +53,9 @@ def ingest(source: Path, asked: Asked, say: Say, progress: Progress) -> IngestRe
     }
     store = asked.store or settings.index.get("store", DEFAULT_STORE)
     _check(reading["max_tokens"], reading["overlap"])
-    check_store(store)  # before anything is made or paid for
     is_new = not Index.is_index(asked.index)
+    if is_new:
+        check_store(store)  # before anything is made or paid for
     built_with = [] if is_new else recorded(asked.index)
     chain = chain_of(settings, asked.provider, built_with)
 
