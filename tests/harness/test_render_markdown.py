@@ -28,6 +28,7 @@ def test_the_sections_in_order(document: ResultDocument) -> None:
         "# civic: 6 of 8 cells measured",
         "## Verdict",
         "## Results",
+        "## How sure",
         "## All metrics",
         "## nDCG@10 on the headline queries",
         "## Plots",
