@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "embeddings-and-rerank.md").read_text(encoding="utf-8")
 #: Names of variables in the code that stand beside no call which reads the environment.
 NAMES = re.compile(
-    r"(?:RAG|HF|OLLAMA|OPENAI|COHERE|VOYAGE|JINA|FASTEMBED|TRANSFORMERS|OMP|MKL|OPENBLAS|RAYON|LANCEDB)_[A-Z_]+"
+    r"(?:RAG|HF|OLLAMA|OPENAI|COHERE|VOYAGE|JINA|FASTEMBED|TRANSFORMERS|OMP|MKL|OPENBLAS|RAYON|LANCEDB)_[A-Z0-9_]+"
 )
 #: Read to describe the machine in a result, and never to decide anything.
 DESCRIBED = {"OPENBLAS_CORETYPE"}
@@ -57,7 +57,7 @@ def test_every_environment_variable_is_named() -> None:
         for file in (ROOT / package).rglob("*.py"):
             read |= _read_by(ast.parse(file.read_text(encoding="utf-8")))
     table = GUIDE.partition("## Environment variables")[2]
-    named = set(re.findall(r"`([A-Z][A-Z_]+)`", table)) - {"PATH"}
+    named = set(re.findall(r"`([A-Z][A-Z0-9_]+)`", table)) - {"PATH"}
     assert {"RAG_EMBED_PROVIDER", "COHERE_API_KEY", "SOURCE_DATE_EPOCH", "TERM"} <= read
     assert not read - DESCRIBED - named, "the guide lacks these"
     assert not named - read, "the guide names what nothing reads"
