@@ -143,13 +143,10 @@ def report(
     result: Annotated[Path, typer.Argument(help="result.json or its folder.")],
     out: Annotated[Path | None, typer.Option(help="Folder to write; default beside the result.")] = None,
 ) -> None:
-    """Write the report of a result again: markdown, CSV and plots."""
-    from harness.render import write_report
-    from harness.results import load_result
+    """Write the report of a result again: HTML, markdown, CSV and plots."""
+    from harness.texts import report_again
 
-    folder = out or (result if result.is_dir() else result.parent)
-    written = write_report(load_result(result), folder)
-    for line in (*written, *written.notes):
+    for line in report_again(result, out):
         print(line)
 
 

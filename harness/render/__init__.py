@@ -7,11 +7,12 @@ from importlib import import_module
 from pathlib import Path
 
 from harness.results import ResultDocument
+from harness.rows import clean
 from rag_core.errors import MissingExtraError
 
 __all__ = ["FORMATS", "Written", "write_report"]
 
-Writer = Callable[[ResultDocument, Path], Sequence[Path]]
+Writer = Callable[..., Sequence[Path]]
 
 #: Format → ``module:function``, called with (document, folder). Loaded when used: the plots come first,
 #: because the markdown shows those that exist.
@@ -19,7 +20,10 @@ FORMATS = {
     "plots": "harness.render.plots:write",
     "markdown": "harness.render.markdown:write",
     "csv": "harness.render.csvfile:write",
+    "html": "harness.render.html:write",
 }
+#: Formats that also show what stands beside the result; called with ``beside``, its folder.
+SHOW_RUNS = ("html",)
 
 
 class Written(list[Path]):
@@ -36,13 +40,21 @@ def writer(name: str) -> Writer:
     return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
 
 
-def write_report(document: ResultDocument, folder: Path) -> Written:
-    """Write every format into ``folder``; one that needs a package that is not there becomes a note."""
+def write_report(document: ResultDocument, folder: Path, beside: Path | None = None) -> Written:
+    """Write every format into ``folder``; one that needs a package that is not there becomes a note.
+
+    Args:
+        document: what was measured.
+        folder: made where it is not there.
+        beside: the folder of the result, where its run files stand; ``folder`` without it.
+    """
+    document = clean(document)
     folder.mkdir(parents=True, exist_ok=True)
     written = Written()
     for name in FORMATS:
         try:
-            written += writer(name)(document, folder)
+            more = {"beside": beside or folder} if name in SHOW_RUNS else {}
+            written += writer(name)(document, folder, **more)
         except MissingExtraError as error:
             written.notes.append(f"{name} skipped: {error}")
     return written
