@@ -21,19 +21,19 @@ import numpy as np
 
 from harness.config import DEFAULT_METRICS, RunSpec
 from harness.datasets import Dataset
-from harness.texts import write_texts
 from harness.formats.trec import write_run
 from harness.judging import judge
 from harness.metrics import Metric
-from harness.runner import dataset_record
 from harness.results import CellKey, CellResult, MetricResult, ResultDocument, StageTimes, file_name
+from harness.runner import dataset_record
 from harness.significance import mean_interval
+from harness.texts import write_texts
 from harness.timing import summary_s
 from rag_core.types import Document, Qrel, Query, Ranking, Run
 
 COMMAND = "from harness.cli import main; main()"
 DOCUMENTS = 20_000
-WORDS = "harbour permit ferry library pension bicycle market tax school garden bridge water council".split()
+WORDS = ["harbour", "permit", "ferry", "library", "pension", "bicycle", "market", "tax", "school", "garden"]
 
 
 def make_dataset(queries: int) -> Dataset:
@@ -71,7 +71,13 @@ def make_result(folder: Path, systems: int, queries: int) -> None:
     spec = RunSpec(data="synthetic", providers=("fake",))
     metrics = [Metric.parse(name) for name in DEFAULT_METRICS]
     document = ResultDocument(
-        "synthetic", "complete", "2026-11-30T06:00:00Z", spec.as_dict(), spec.digest, dataset_record(dataset), {}
+        "synthetic",
+        "complete",
+        "2026-11-30T06:00:00Z",
+        spec.as_dict(),
+        spec.digest,
+        dataset_record(dataset),
+        {},
     )
     for number, key in enumerate(keys(systems)):
         document.cells.append(_cell(key, number, dataset, metrics, folder))
@@ -80,9 +86,7 @@ def make_result(folder: Path, systems: int, queries: int) -> None:
     write_texts(dataset, document, folder)
 
 
-def _cell(
-    key: CellKey, number: int, dataset: Dataset, metrics: list[Metric], folder: Path
-) -> CellResult:
+def _cell(key: CellKey, number: int, dataset: Dataset, metrics: list[Metric], folder: Path) -> CellResult:
     generator = np.random.default_rng(number)
     skill = 0.25 + 0.6 * generator.random()
     rankings = {}
@@ -124,7 +128,7 @@ def main() -> None:
         make_result(folder, chosen.systems, chosen.queries)
         times = []
         for _ in range(5):
-            begin, cpu = time.perf_counter(), time.process_time()
+            begin = time.perf_counter()
             subprocess.run(
                 [sys.executable, "-c", COMMAND, "report", str(folder)], check=True, capture_output=True
             )

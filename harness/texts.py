@@ -36,7 +36,7 @@ def write_texts(dataset: Dataset, document: ResultDocument, folder: Path) -> Pat
             for found_ids in read_tops(path, DEPTH).values():
                 wanted.update(found_ids)
     documents = {
-        one.doc_id: [" ".join(one.title.split()), " ".join(one.text.split())[:EXCERPT]]
+        one.doc_id: [" ".join(one.title.split()), _cut(" ".join(one.text.split()))]
         for one in dataset.documents
         if escaped_id(one.doc_id) in wanted
     }
@@ -49,6 +49,13 @@ def write_texts(dataset: Dataset, document: ResultDocument, folder: Path) -> Pat
     path = folder / TEXTS
     write_atomic(path, json.dumps(values) + "\n")  # escaped: a text may hold what UTF-8 cannot
     return path
+
+
+def _cut(text: str) -> str:
+    """``text`` up to :data:`EXCERPT` characters, ending with a whole word where it has blanks."""
+    if len(text) <= EXCERPT:
+        return text
+    return (text[: EXCERPT - 1].rsplit(" ", 1)[0] or text[: EXCERPT - 1]) + "…"
 
 
 def ensure_texts(document: ResultDocument, folder: Path) -> str:

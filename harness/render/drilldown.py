@@ -141,7 +141,7 @@ def _fitting(documents: _Documents, n_relevant: int, left: int, notes: list[str]
         found = documents.rows(n_relevant, relevant, other)
         if len(as_json(found).encode()) <= left or place == len(EXCERPTS) - 1:
             if place:
-                notes.append("Texts are cut so that this file stays small; the whole ones are in the data set.")
+                notes.append("Texts are cut to keep this file small; the whole ones are in the data set.")
             break
     return found
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from harness.render import htmlbars
 from harness.render.drilldown import as_json, drilldown
-from harness.render.format import megabytes, rate, score, seconds, signed
+from harness.render.format import MISSING, interval, megabytes, rate, score, seconds, signed
 from harness.render.htmltable import scale, systems_table
-from harness.render.htmltext import as_html, esc, table
+from harness.render.htmltext import as_html, esc, heading, table
 from harness.render.markdown import grouped
 from harness.render.plots import pareto
 from harness.results import ResultDocument, write_atomic
@@ -43,6 +43,8 @@ GROUPS = {
     "gaps": ("Not measured, and warnings", "Warnings"),
     "method": ("How it was measured", "Method"),
 }
+#: Sections whose figures stand in bars above them: the table opens when it is asked for.
+FOLDED = ("Median latency by stage, ms", "Where relevant documents were lost", "Warm latency of a query")
 #: Groups above the queries; the others stand below.
 ABOVE = ("speed", "metrics", "strata", "losses", "reranking", "cost", "agreement")
 
@@ -68,8 +70,9 @@ def render(document: ResultDocument, folder: Path) -> str:
     drill = drilldown(document, rows, folder)
     sections = _sections(document, rows)
     names = metric_names(document)
+    main = main_metric(document)
     options = "".join(
-        f'<option value="{i}"{" selected" if name == main_metric(document) else ""}>{esc(metric_title(name))}</option>'
+        f'<option value="{i}"{" selected" if name == main else ""}>{esc(metric_title(name))}</option>'
         for i, name in enumerate(names)
     )
     return Template(_asset("page.html")).substitute(
@@ -82,12 +85,12 @@ def render(document: ResultDocument, folder: Path) -> str:
         facts=_facts(document),
         verdict=_verdict(rows, said),
         contents=_contents(sections, bool(drill)),
-        systems=systems_table(rows, names, main_metric(document), document.spec.get("usd_per_hour")),
+        systems=systems_table(rows, names, main, document.spec.get("usd_per_hour")),
         metric_options=options,
         metric_hidden="" if len(names) > 1 else " hidden",
         providers=_options(row.cell.key.provider for row in rows),
         pipelines=_options(row.cell.key.pipeline for row in rows),
-        main_title=esc(metric_title(main_metric(document))),
+        main_title=esc(metric_title(main)),
         above="".join(sections[name] for name in ABOVE if name in sections),
         below="".join(html for name, html in sections.items() if name not in ABOVE),
         queries_hidden="" if drill else " hidden",
@@ -100,9 +103,7 @@ def model(document: ResultDocument, rows: Sequence[Row], said: Verdict) -> dict[
     names = metric_names(document)
     fronts = [_front(rows, name) for name in names]
     return {
-        "metrics": [
-            {"name": name, "title": metric_title(name), "most": scale(rows, name)} for name in names
-        ],
+        "metrics": [{"name": name, "title": metric_title(name), "most": scale(rows, name)} for name in names],
         "main": names.index(main_metric(document)) if names else 0,
         "rows": [
             {
@@ -190,21 +191,27 @@ def _verdict(rows: Sequence[Row], said: Verdict) -> str:
     out = f'<p class="headline"><bdi>{esc(first)}</bdi></p>'
     if best is not None:
         out += _tiles(best, said)
+    parts = []
     if evidence:
-        out += '<ul class="evidence">' + "".join(f"<li><bdi>{esc(s)}</bdi></li>" for s in evidence) + "</ul>"
+        parts.append(f'<div class="evidence"><h3>What it rests on</h3>{_list(evidence)}</div>')
     if said.cautions:
-        items = "".join(f"<li><bdi>{esc(sentence)}</bdi></li>" for sentence in said.cautions)
-        out += f'<div class="cautions"><h3>What limits this</h3><ul>{items}</ul></div>'
-    return out
+        parts.append(f'<div class="cautions"><h3>What limits it</h3>{_list(said.cautions)}</div>')
+    return out + (f'<div class="said-why">{"".join(parts)}</div>' if parts else "")
+
+
+def _list(sentences: Sequence[str]) -> str:
+    return "<ul>" + "".join(f"<li><bdi>{esc(sentence)}</bdi></li>" for sentence in sentences) + "</ul>"
 
 
 def _tiles(best: Row, said: Verdict) -> str:
     found = best.cell.metrics[said.metric]
     gap = said.against_baseline
-    tiles = [
-        (score(found.mean), metric_title(said.metric), f"95 % interval {score(found.low)}–{score(found.high)}"),
-        (signed(gap.mean), "against the baseline", f"{signed(gap.low)} to {signed(gap.high)}") if gap else None,
-        (seconds(best.speed("p95_s")), "p95 of a query", f"p50 {seconds(best.speed('p50_s'))}"),
+    p50 = f"p50 {seconds(best.speed('p50_s'))}"
+    tiles = [(score(found.mean), metric_title(said.metric), f"95 % {interval(found.low, found.high)}")]
+    if gap is not None:
+        tiles.append((signed(gap.mean), "against the baseline", f"{signed(gap.low)} to {signed(gap.high)}"))
+    tiles += [
+        (seconds(best.speed("p95_s")), "p95 of a query", p50),
         (megabytes(best.speed("peak_rss_bytes")), "memory at its peak", ""),
         (rate(best.speed("docs_per_s")), "documents a second", ""),
     ]
@@ -213,7 +220,7 @@ def _tiles(best: Row, said: Verdict) -> str:
         + "".join(
             f"<div><b>{esc(t[0])}</b><span>{esc(t[1])}</span><small>{esc(t[2])}</small></div>"
             for t in tiles
-            if t and t[0] != "–"
+            if t[0] != MISSING
         )
         + "</div>"
     )
@@ -221,25 +228,26 @@ def _tiles(best: Row, said: Verdict) -> str:
 
 def _sections(document: ResultDocument, rows: Sequence[Row]) -> dict[str, str]:
     """The groups of the markdown report as HTML, with bars where they say more, and the commands."""
-    made = grouped(document, rows)
     out = {}
-    for name, group in made.items():
-        body = "".join(_closed(as_html(section)) if name == "method" else as_html(section) for section in group)
-        body = _BARS.get(name, lambda _: "")(rows) + body
-        if name == "method":
-            body = _commands(rows) + body
+    for name, group in grouped(document, rows).items():
+        title = GROUPS[name][0] if name in GROUPS else name.capitalize()
+        parts = [part for one in group for part in re.split(r"(?m)^(?=## )", one) if part.strip()]
+        folds = [name == "method" or heading(one)[0] in FOLDED for one in parts]
+        shown = [_folded(as_html(one)) if fold else as_html(one) for one, fold in zip(parts, folds)]
+        # a heading that only repeats the one above it is left out
+        body = re.sub(rf"^<h3>{re.escape(esc(title))}</h3>", "", "".join(shown))
+        body = _BARS.get(name, lambda _: "")(rows) + (_commands(rows) if name == "method" else "") + body
         if body:
-            title, _ = GROUPS.get(name, (name.capitalize(), ""))
-            # a heading that only repeats the one above it is left out
-            body = re.sub(rf"^<h3>{re.escape(esc(title))}</h3>", "", body)
             out[name] = f'<section id="{name}"><h2>{esc(title)}</h2>{body}</section>'
     return out
 
 
-def _closed(html: str) -> str:
+def _folded(html: str) -> str:
     """A section that opens when it is asked for, under its own heading."""
     found = re.match(r"<h3>(.*?)</h3>", html, re.S)
-    return f"<details><summary>{found[1]}</summary>{html[found.end():]}</details>" if found else html
+    if not found:
+        return html
+    return f'<details class="fold"><summary>{found[1]}</summary>{html[found.end() :]}</details>'
 
 
 def _share(bars: str, words: str) -> str:
@@ -265,7 +273,7 @@ def _commands(rows: Sequence[Row]) -> str:
     if not body:
         return ""
     shown = table(["system", "command"], body, [False, False], "Commands")
-    return f"<details><summary>The command that makes each row again</summary>{shown}</details>"
+    return f'<details class="fold"><summary>The command that makes each row again</summary>{shown}</details>'
 
 
 def _contents(sections: Mapping[str, str], has_queries: bool) -> str:

@@ -62,7 +62,7 @@ def stacked(segments: Sequence[Segment], most: float) -> str:
 
 
 def chart(rows: Sequence[tuple[str, Sequence[Segment], str]], legend: Sequence[tuple[str, str]]) -> str:
-    """A legend, then a line each: label, bar, total. Bars stand twice: to scale, and as shares of the line."""
+    """A legend, then a line each: label, bar, total. A bar stands twice: to scale, and as shares."""
     most = max(sum(one.size for one in segments) for _, segments, _ in rows)
     keys = "".join(
         f'<li><svg width="12" height="12" aria-hidden="true"><rect class="c-{colour}" width="12" height="12" '

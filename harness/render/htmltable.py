@@ -40,7 +40,7 @@ def usd_per_1k_queries(row: Row, per_hour: float | None) -> float | None:
     """
     used = [Usage.from_dict(values) for values in (row.cell.cost or {}).values()]
     found = [
-        one.usd_per_1k_queries if one.is_service else one.machine_usd_per_1k_queries(per_hour)
+        one.usd_per_1k_queries if one.is_service else one.machine_usd_per_1k_queries(per_hour or 0.0)
         for one in used
         if one.is_service or per_hour
     ]
@@ -62,7 +62,7 @@ def systems_table(rows: Sequence[Row], names: Sequence[str], main: str, per_hour
     for place, name in enumerate(names):
         more = f' data-m="{place}"' + ("" if name == main else " hidden")
         heads.append(_head(metric_title(name), "number", more, down=name == main))
-        heads.append(_head("Δ baseline", "number", more))
+        heads.append(_head("Δ baseline", "number", f'{more} class="n"'))
     heads += [_head(title, "number", ' class="n"') for title, _, _ in SPEED]
     heads += [_head("USD per 1,000 queries", "number", ' class="n"')] if has_costs else []
     baseline = next((row for row in rows if row.is_baseline and row.ok), None)
@@ -88,7 +88,8 @@ def systems_table(rows: Sequence[Row], names: Sequence[str], main: str, per_hour
         body.append(f"<tr{_data(row, place)}>{''.join(cells)}</tr>")
     return (
         '<div class="scroll" role="region" tabindex="0" aria-label="All systems">'
-        f'<table id="systems"><thead><tr>{"".join(heads)}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
+        f'<table id="systems"><thead><tr>{"".join(heads)}</tr></thead><tbody>{"".join(body)}</tbody></table>'
+        "</div>"
     )
 
 
@@ -102,9 +103,8 @@ def _head(title: str, kind: str, more: str, down: bool = False) -> str:
 
 def _data(row: Row, place: int) -> str:
     key = row.cell.key
-    marks = " ".join(
-        name for name, on in (("winner", row.is_winner), ("baseline", row.is_baseline), ("doubt", row.doubt)) if on
-    )
+    known = {"winner": row.is_winner, "baseline": row.is_baseline, "doubt": bool(row.doubt)}
+    marks = " ".join(name for name, is_so in known.items() if is_so)
     return (
         f' id="s{place}" data-provider="{esc(key.provider)}" data-pipeline="{esc(key.pipeline)}" '
         f'data-status="{esc(row.cell.status)}" class="{marks}"'
@@ -141,13 +141,13 @@ def _metric(row: Row, baseline: Row | None, name: str, more: str, most: float) -
     if row.is_baseline:
         return [value, f'<td{more} class="n" data-v="0"><span class="sub">baseline</span></td>']
     if name == row.main and row.versus:
-        gap, found_gap = row.versus.mean, row.versus
-        sure = "sure" if found_gap.sure else "unsure"
-        p = p_value(found_gap.adjusted)
+        versus, gap = row.versus, row.versus.mean
+        sure = "sure" if versus.sure else "unsure"
+        p = p_value(versus.adjusted)
         words = (
-            f'<b class="{sure}">{signed(gap)}</b> <span class="sub">{signed(found_gap.low)} to '
-            f"{signed(found_gap.high)}</span>"
-            f'<span class="sub">{percent(found_gap.relative)} · p {p if p.startswith("<") else f"= {p}"}</span>'
+            f'<b class="{sure}">{signed(gap)}</b> '
+            f'<span class="sub">{signed(versus.low)} to {signed(versus.high)}</span>'
+            f'<span class="sub">{percent(versus.relative)} · p {p if p.startswith("<") else f"= {p}"}</span>'
         )
     else:
         base = baseline.cell.mean(name) if baseline else None

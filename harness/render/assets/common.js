@@ -49,7 +49,7 @@ for (const button of document.querySelectorAll(".switch")) {
 // What is folded away is printed too, and folded again afterwards.
 let unfolded = [];
 addEventListener("beforeprint", () => {
-  unfolded = [...document.querySelectorAll("#method details:not([open])")];
+  unfolded = [...document.querySelectorAll("details.fold:not([open])")];
   for (const one of unfolded) one.open = true;
 });
 addEventListener("afterprint", () => { for (const one of unfolded) one.open = false; });

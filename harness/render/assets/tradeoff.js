@@ -41,7 +41,7 @@ function drawPlot() {
   const width = Math.max(300, plotBox.clientWidth);
   const narrow = width < 560;
   const height = narrow ? 400 : 460;
-  const edge = { left: 46, right: 14, top: 12, bottom: 62 };
+  const edge = { left: 46, right: 14, top: 26, bottom: 62 };
   const xs = rows.map((row) => row.p95);
   const [xLow, xHigh] = [Math.min(...xs) / 1.7, Math.max(...xs) * (narrow ? 2 : 2.4)];
   const ends = rows.flatMap((row) => [row.means[metric], ...(row.bounds[metric] || [])]).filter((v) => v !== null);
@@ -63,7 +63,7 @@ function drawPlot() {
   }
   svg.append(make("line", { class: "axis", x1: edge.left, x2: width - edge.right, y1: height - edge.bottom, y2: height - edge.bottom }));
   svg.append(make("text", { x: width - edge.right, y: height - edge.bottom + 36, "text-anchor": "end" }, "p95 of a query, ms (logarithmic) · lower is better"));
-  svg.append(make("text", { x: edge.left + 6, y: edge.top + 8 }, `${MODEL.metrics[metric].title} · higher is better`));
+  svg.append(make("text", { x: 4, y: 12 }, `${MODEL.metrics[metric].title} · higher is better`));
   drawKey(svg, rows, edge.left, height - 8);
 
   const front = rows.filter((row) => row.front[metric]).sort((a, b) => a.p95 - b.p95);
@@ -72,8 +72,8 @@ function drawPlot() {
 
   const order = [...rows].sort((a, b) => a.front[metric] - b.front[metric]); // the front is drawn on top
   const points = order.map((row) => drawPoint(svg, row, toX, toY));
-  placeNames(svg, points.reverse(), { left: edge.left, right: width - 2, top: edge.top + 14, bottom: height - edge.bottom }, front, toX, toY);
-  plotSaid.replaceChildren("Point at a system, or reach it with the tab key, to read its figures.");
+  const unnamed = placeNames(points.reverse(), narrow ? [12, 22, 36] : [12, 22, 36, 54, 76], { left: edge.left, right: width - 2, top: edge.top - 2, bottom: height - edge.bottom }, front, toX, toY);
+  plotSaid.replaceChildren("Point at a system or tap it, or reach it with the tab key, to read its figures." + (unnamed ? ` ${unnamed} of ${rows.length} have no name here, for want of room.` : ""));
 }
 
 function drawKey(svg, rows, left, y) {
@@ -109,7 +109,7 @@ function drawPoint(svg, row, toX, toY) {
 }
 
 // Each name takes the first free place around its point; where there is none, it stays without.
-function placeNames(svg, points, frame, front, toX, toY) {
+function placeNames(points, distances, frame, front, toX, toY) {
   const taken = points.map(({ x, y }) => [x - 8, y - 8, x + 8, y + 8]);
   front.forEach((row, i) => {
     if (!i) return;
@@ -118,11 +118,12 @@ function placeNames(svg, points, frame, front, toX, toY) {
     taken.push([x0, y0 - 1, x1, y0 + 1], [x1 - 1, y1, x1 + 1, y0]);
   });
   const meets = (a, b) => a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3];
+  let unnamed = 0;
   points.forEach(({ g, row, x, y }, own) => {
     const text = make("text", { class: "name" }, row.label + (row.baseline ? " (baseline)" : ""));
     g.append(text);
     const [w, h] = [text.getComputedTextLength(), 14];
-    for (const far of [12, 22, 36, 54, 76, 100, 130]) {
+    for (const far of distances.map((one) => (row.winner ? one + 4 : one))) {
       for (const degrees of [0, 180, 90, 270, 45, 315, 135, 225, 20, 340, 160, 200]) {
         const [dx, dy] = [far * Math.cos(degrees * Math.PI / 180), -far * Math.sin(degrees * Math.PI / 180)];
         const left = dx > 1 ? x + dx : dx < -1 ? x + dx - w : x - w / 2;
@@ -133,12 +134,14 @@ function placeNames(svg, points, frame, front, toX, toY) {
         taken.push(box);
         text.setAttribute("x", left);
         text.setAttribute("y", top + 11);
-        if (far > 22) g.prepend(make("line", { class: "leader", x1: x, y1: y, x2: dx > 1 ? left : dx < -1 ? left + w : x, y2: y + dy + (Math.abs(dx) > 1 ? 0 : dy < 0 ? 6 : -6) }));
+        if (far > 26) g.prepend(make("line", { class: "leader", x1: x, y1: y, x2: dx > 1 ? left : dx < -1 ? left + w : x, y2: y + dy + (Math.abs(dx) > 1 ? 0 : dy < 0 ? 6 : -6) }));
         return;
       }
     }
     text.remove();
+    unnamed++;
   });
+  return unnamed;
 }
 
 new ResizeObserver((entries) => {
