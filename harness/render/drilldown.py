@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,9 +74,25 @@ class _Documents:
 
     texts: Mapping[str, Sequence[str]]
     numbers: dict[str, int] = field(default_factory=dict)
+    codes: dict[str, str] = field(default_factory=dict)
 
     def number(self, doc_id: str) -> int:
         return self.numbers.setdefault(doc_id, len(self.numbers))
+
+    def least_bytes(self, n_relevant: int, relevant: int, other: int) -> int:
+        """What :meth:`rows` takes at least: a byte a character of each text."""
+        return sum(
+            min(len(self.texts[doc_id][1]), relevant if place < n_relevant else other)
+            for place, doc_id in enumerate(self.numbers)
+            if doc_id in self.texts
+        )
+
+    def code(self, doc_id: str) -> str:
+        """The number of a document as a list holds it."""
+        known = self.codes.get(doc_id)
+        if known is None:
+            known = self.codes[doc_id] = packed([self.number(doc_id)], LIST_WIDTH)
+        return known
 
     def rows(self, n_relevant: int, relevant: int, other: int) -> list[list[str]]:
         """Id, title and text of each, cut to the given lengths."""
@@ -136,13 +152,15 @@ def drilldown(document: ResultDocument, rows: Sequence[Row], folder: Path) -> di
 
 def _fitting(documents: _Documents, n_relevant: int, left: int, notes: list[str]) -> list[list[str]]:
     """The documents with the longest texts that fit into ``left`` bytes."""
-    found: list[list[str]] = []
-    for place, (relevant, other) in enumerate(EXCERPTS):
+    for relevant, other in EXCERPTS:
+        is_last = (relevant, other) == EXCERPTS[-1]
+        if documents.least_bytes(n_relevant, relevant, other) > left and not is_last:
+            continue  # known without writing it
         found = documents.rows(n_relevant, relevant, other)
-        if len(as_json(found).encode()) <= left or place == len(EXCERPTS) - 1:
-            if place:
-                notes.append("Texts are cut to keep this file small; the whole ones are in the data set.")
+        if len(as_json(found).encode()) <= left or is_last:
             break
+    if (relevant, other) != EXCERPTS[0]:
+        notes.append("Texts are cut to keep this file small; the whole ones are in the data set.")
     return found
 
 
@@ -183,19 +201,17 @@ def _query(
 def _values(row: Row, name: str, chosen: Sequence[int]) -> str:
     found = row.cell.metrics.get(name)
     values = found.per_query if found else []
-    numbers: Callable[[float | None], int | None] = lambda v: (  # noqa: E731
-        None if v is None else round(1000 * min(1.0, max(0.0, v)))
-    )
-    return packed([numbers(values[i]) if i < len(values) else None for i in chosen], VALUE_WIDTH)
+    picked = [values[i] if i < len(values) else None for i in chosen]
+    return packed([None if v is None else round(1000 * min(1.0, max(0.0, v))) for v in picked], VALUE_WIDTH)
 
 
 def _list(tops: Mapping[str, Sequence[str]], query_ids: Sequence[str], documents: _Documents) -> str:
     if not tops:
         return ""
-    numbers: list[int | None] = []
+    out = []
     for query_id in query_ids:
         escaped = escaped_id(query_id)
         found = tops.get("%23" + escaped[1:] if escaped.startswith("#") else escaped, ())[:DEPTH]
-        numbers += [documents.number(doc_id) for doc_id in found]
-        numbers += [None] * (DEPTH - len(found))
-    return packed(numbers, LIST_WIDTH)
+        out += [documents.code(doc_id) for doc_id in found]
+        out += [NOTHING * LIST_WIDTH] * (DEPTH - len(found))
+    return "".join(out)

@@ -156,6 +156,7 @@ def headline(axes: Any, finding: str, detail: str) -> None:
     figure.draw_without_rendering()  # where the axes begin is known only after a draw
     pixels = figure.transFigure.transform((left, 0))
     second.set_x(axes.transAxes.inverted().transform(pixels)[0])
+    figure.set_layout_engine("none")  # it stays as it is now: a layout takes as long as drawing, each time
 
 
 def _finding(rows: Sequence[Row], said: Verdict, metric: str) -> str:
