@@ -64,7 +64,7 @@ def systems_table(rows: Sequence[Row], names: Sequence[str], main: str, per_hour
         heads.append(_head(metric_title(name), "number", more, down=name == main))
         heads.append(_head("Δ baseline", "number", f'{more} class="n"'))
     heads += [_head(title, "number", ' class="n"') for title, _, _ in SPEED]
-    heads += [_head("USD per 1,000 queries", "number", ' class="n"')] if has_costs else []
+    heads += [_head("USD per 1,000 queries", "number", ' class="n wrap"')] if has_costs else []
     baseline = next((row for row in rows if row.is_baseline and row.ok), None)
     scales = {name: scale(rows, name) for name in names}
     order = sorted(range(len(rows)), key=lambda i: (not rows[i].ok, -(rows[i].cell.mean(main) or 0.0), i))

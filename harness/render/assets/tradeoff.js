@@ -111,6 +111,10 @@ function drawPoint(svg, row, toX, toY) {
 // Each name takes the first free place around its point; where there is none, it stays without.
 function placeNames(points, distances, frame, front, toX, toY) {
   const taken = points.map(({ x, y }) => [x - 8, y - 8, x + 8, y + 8]);
+  for (const { x, row } of points) {
+    const bounds = row.bounds[metric];
+    if (bounds && bounds[0] !== null) taken.push([x - 1, toY(bounds[1]), x + 1, toY(bounds[0])]);
+  }
   front.forEach((row, i) => {
     if (!i) return;
     const [x0, y0] = [toX(front[i - 1].p95), toY(front[i - 1].means[metric])];
