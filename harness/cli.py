@@ -144,9 +144,10 @@ def report(
     out: Annotated[Path | None, typer.Option(help="Folder to write; default beside the result.")] = None,
 ) -> None:
     """Write the report of a result again: HTML, markdown, CSV and plots."""
+    from harness.results import load_result
     from harness.texts import report_again
 
-    for line in report_again(result, out):
+    for line in report_again(load_result(result), result if result.is_dir() else result.parent, out):
         print(line)
 
 

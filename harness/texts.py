@@ -11,7 +11,7 @@ from harness.formats.tops import read_tops
 from harness.formats.trec import escaped_id
 from harness.render import write_report
 from harness.render.drilldown import DEPTH, TEXTS, read_texts
-from harness.results import ResultDocument, file_name, load_result, write_atomic
+from harness.results import ResultDocument, file_name, write_atomic
 from rag_core.errors import RagCoreError
 
 __all__ = ["EXCERPT", "ensure_texts", "report_again", "write_texts"]
@@ -78,14 +78,14 @@ def ensure_texts(document: ResultDocument, folder: Path) -> str:
     return ""
 
 
-def report_again(result: Path, out: Path | None = None) -> list[str]:
-    """What ``bench report`` prints: the files that it wrote into ``out``, by default beside the result.
+def report_again(document: ResultDocument, beside: Path, out: Path | None = None) -> list[str]:
+    """What ``bench report`` prints: the files that it wrote, then what it could not, a line each.
 
-    Raises:
-        ResultError: no result there.
+    Args:
+        document: what was measured.
+        beside: the folder of the result, with its run files.
+        out: folder to write; ``beside`` without it.
     """
-    document = load_result(result)
-    beside = result if result.is_dir() else result.parent
     note = ensure_texts(document, beside)
     written = write_report(document, out or beside, beside)
     return [*map(str, written), *written.notes, *([note] if note else [])]

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from harness.formats.tops import read_tops
 from harness.formats.trec import escaped_id
 from harness.results import ResultDocument, file_name
@@ -79,13 +82,9 @@ class _Documents:
     def number(self, doc_id: str) -> int:
         return self.numbers.setdefault(doc_id, len(self.numbers))
 
-    def least_bytes(self, n_relevant: int, relevant: int, other: int) -> int:
-        """What :meth:`rows` takes at least: a byte a character of each text."""
-        return sum(
-            min(len(self.texts[doc_id][1]), relevant if place < n_relevant else other)
-            for place, doc_id in enumerate(self.numbers)
-            if doc_id in self.texts
-        )
+    def lengths(self) -> NDArray[np.int64]:
+        """Characters of the text of each."""
+        return np.array([len(self.texts.get(doc_id, ("", ""))[1]) for doc_id in self.numbers], np.int64)
 
     def code(self, doc_id: str) -> str:
         """The number of a document as a list holds it."""
@@ -152,10 +151,12 @@ def drilldown(document: ResultDocument, rows: Sequence[Row], folder: Path) -> di
 
 def _fitting(documents: _Documents, n_relevant: int, left: int, notes: list[str]) -> list[list[str]]:
     """The documents with the longest texts that fit into ``left`` bytes."""
+    lengths = documents.lengths()
     for relevant, other in EXCERPTS:
         is_last = (relevant, other) == EXCERPTS[-1]
-        if documents.least_bytes(n_relevant, relevant, other) > left and not is_last:
-            continue  # known without writing it
+        most = np.where(np.arange(len(lengths)) < n_relevant, relevant, other)
+        if np.minimum(lengths, most).sum() > left and not is_last:
+            continue  # a character takes a byte at least, so that this is known without writing it
         found = documents.rows(n_relevant, relevant, other)
         if len(as_json(found).encode()) <= left or is_last:
             break

@@ -153,7 +153,7 @@ def headline(axes: Any, finding: str, detail: str) -> None:
     second = axes.set_title(
         "\n".join(textwrap.wrap(detail, 105)), loc="left", fontsize=11, fontweight="normal", color=GREY
     )
-    figure.draw_without_rendering()  # where the axes begin is known only after a draw
+    figure.get_layout_engine().execute(figure)  # where the axes begin is known only then
     pixels = figure.transFigure.transform((left, 0))
     second.set_x(axes.transAxes.inverted().transform(pixels)[0])
     figure.set_layout_engine("none")  # it stays as it is now: a layout takes as long as drawing, each time

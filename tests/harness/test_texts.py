@@ -38,18 +38,18 @@ def test_a_run_keeps_the_texts_of_its_report(folder: Path) -> None:
 
 
 def test_the_report_is_the_same_with_texts_made_again(folder: Path) -> None:
-    report_again(folder)
+    report_again(load_result(folder), folder)
     first = (folder / "report.html").read_bytes()
     (folder / "runs" / "texts.json").unlink()
-    printed = report_again(folder)
+    printed = report_again(load_result(folder), folder)
     assert (folder / "report.html").read_bytes() == first
     assert str(folder / "report.html") in printed
     assert not [line for line in printed if line.startswith("no texts")]
 
 
 def test_the_report_elsewhere_shows_what_stands_beside_the_result(folder: Path, tmp_path: Path) -> None:
-    report_again(folder)
-    report_again(folder / "result.json", tmp_path / "elsewhere")
+    report_again(load_result(folder), folder)
+    report_again(load_result(folder), folder, tmp_path / "elsewhere")
     assert (tmp_path / "elsewhere" / "report.html").read_bytes() == (folder / "report.html").read_bytes()
 
 
