@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from harness.datasets import Dataset
 from harness.formats.reading import DataError
 from harness.formats.tops import read_tops
 from harness.formats.trec import escaped_id
@@ -13,6 +13,9 @@ from harness.render import write_report
 from harness.render.drilldown import DEPTH, TEXTS, read_texts
 from harness.results import ResultDocument, file_name, write_atomic
 from rag_core.errors import RagCoreError
+
+if TYPE_CHECKING:  # the readers take longer to import than a report to write
+    from harness.datasets import Dataset
 
 __all__ = ["EXCERPT", "ensure_texts", "report_again", "write_texts"]
 
@@ -66,7 +69,7 @@ def ensure_texts(document: ResultDocument, folder: Path) -> str:
     """
     if read_texts(document, folder) or not (folder / "runs").is_dir():
         return ""
-    from harness.datasets import load_dataset  # its readers take longer to import than a report to write
+    from harness.datasets import load_dataset
 
     try:
         dataset = load_dataset(str(document.dataset.get("name", "")))
