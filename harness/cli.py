@@ -142,12 +142,14 @@ def sweep(
 def report(
     result: Annotated[Path, typer.Argument(help="result.json or its folder.")],
     out: Annotated[Path | None, typer.Option(help="Folder to write; default beside the result.")] = None,
+    texts: Annotated[bool, typer.Option(help="Show texts of queries and documents in report.html.")] = True,
 ) -> None:
     """Write the report of a result again: HTML, markdown, CSV and plots."""
     from harness.results import load_result
     from harness.texts import report_again
 
-    for line in report_again(load_result(result), result if result.is_dir() else result.parent, out):
+    beside = result if result.is_dir() else result.parent
+    for line in report_again(load_result(result), beside, out, texts=texts):
         print(line)
 
 

@@ -81,14 +81,17 @@ def ensure_texts(document: ResultDocument, folder: Path) -> str:
     return ""
 
 
-def report_again(document: ResultDocument, beside: Path, out: Path | None = None) -> list[str]:
+def report_again(
+    document: ResultDocument, beside: Path, out: Path | None = None, *, texts: bool = True
+) -> list[str]:
     """What ``bench report`` prints: the files that it wrote, then what it could not, a line each.
 
     Args:
         document: what was measured.
         beside: the folder of the result, with its run files.
         out: folder to write; ``beside`` without it.
+        texts: whether the page may hold those of queries and documents.
     """
-    note = ensure_texts(document, beside)
-    written = write_report(document, out or beside, beside)
+    note = ensure_texts(document, beside) if texts else ""
+    written = write_report(document, out or beside, beside, texts=texts)
     return [*map(str, written), *written.notes, *([note] if note else [])]

@@ -22,7 +22,7 @@ FORMATS = {
     "csv": "harness.render.csvfile:write",
     "html": "harness.render.html:write",
 }
-#: Formats that also show what stands beside the result; called with ``beside``, its folder.
+#: Formats that also show what stands beside the result; called with ``beside``, its folder, and ``texts``.
 SHOW_RUNS = ("html",)
 
 
@@ -40,20 +40,23 @@ def writer(name: str) -> Writer:
     return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
 
 
-def write_report(document: ResultDocument, folder: Path, beside: Path | None = None) -> Written:
+def write_report(
+    document: ResultDocument, folder: Path, beside: Path | None = None, *, texts: bool = True
+) -> Written:
     """Write every format into ``folder``; one that needs a package that is not there becomes a note.
 
     Args:
         document: what was measured.
         folder: made where it is not there.
         beside: the folder of the result, where its run files stand; ``folder`` without it.
+        texts: whether the page may hold texts of queries and documents.
     """
     document = clean(document)
     folder.mkdir(parents=True, exist_ok=True)
     written = Written()
     for name in FORMATS:
         try:
-            more = {"beside": beside or folder} if name in SHOW_RUNS else {}
+            more = {"beside": beside or folder, "texts": texts} if name in SHOW_RUNS else {}
             written += writer(name)(document, folder, **more)
         except MissingExtraError as error:
             written.notes.append(f"{name} skipped: {error}")

@@ -32,6 +32,8 @@ TEXTS = "runs/texts.json"
 BUDGET_BYTES = 2_400_000
 #: Share of it that values, lists and queries may take.
 LISTS_SHARE = 0.6
+#: With fewer nothing is left out any more, whatever the size.
+LEAST_QUERIES = 20
 #: Characters of a relevant and of another document, tried in this order until they fit.
 EXCERPTS = ((320, 320), (320, 200), (320, 100), (320, 0), (200, 0), (100, 0), (0, 0))
 LONGEST_QUERY, LONGEST_TITLE = 400, 100
@@ -110,7 +112,9 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1].rstrip() + "…" if most else ""
 
 
-def drilldown(document: ResultDocument, rows: Sequence[Row], folder: Path) -> dict[str, Any]:
+def drilldown(
+    document: ResultDocument, rows: Sequence[Row], folder: Path, *, texts: bool = True
+) -> dict[str, Any]:
     """What the page's script reads; empty where no system was judged.
 
     ``queries`` holds id, text, tags and relevant documents (number, grade) of each; ``documents`` id, title
@@ -118,39 +122,61 @@ def drilldown(document: ResultDocument, rows: Sequence[Row], folder: Path) -> di
     says in sentences what is not there.
     """
     measured = [(place, row) for place, row in enumerate(rows) if row.ok]
-    query_ids = list(document.dataset.get("query_ids", ()))
-    if not measured or not query_ids:
+    n = len(document.dataset.get("query_ids", ()))
+    if not measured or not n:
         return {}
-    texts = read_texts(document, folder)
-    names = metric_names(document)
+    found = read_texts(document, folder)
+    kept = found if texts else {"grades": found.get("grades", {})}
     tops = {place: _tops(row, folder) for place, row in measured}
-    notes = [] if texts else ["The texts of queries and documents were not kept with this result."]
+    each = (
+        len(measured) * (DEPTH * LIST_WIDTH + len(metric_names(document)) * VALUE_WIDTH) + LONGEST_QUERY // 2
+    )
+    most = min(n, max(1, int(BUDGET_BYTES * LISTS_SHARE) // each))
+    while True:
+        made, fits = _made(document, measured, tops, kept, most)
+        if fits or most < LEAST_QUERIES:
+            return made
+        most //= 2  # the ids alone are too long
+
+
+def _made(
+    document: ResultDocument,
+    measured: Sequence[tuple[int, Row]],
+    tops: Mapping[int, Mapping[str, Sequence[str]]],
+    texts: Mapping[str, Any],
+    most: int,
+) -> tuple[dict[str, Any], bool]:
+    """What :func:`drilldown` gives back, with at most ``most`` queries, and whether it fits."""
+    notes = [] if texts.get("queries") else ["The texts of queries and documents are not in this file."]
     if not any(tops.values()):
         notes.append("The lists of documents were not kept with this result.")
-    chosen = _chosen(document, [row for _, row in measured], len(names), notes)
+    chosen = _chosen(document, [row for _, row in measured], most, notes)
+    query_ids = [document.dataset["query_ids"][place] for place in chosen]
     known = {
         escaped_id(doc_id): (title, text, doc_id)
         for doc_id, (title, text) in texts.get("documents", {}).items()
     }
     documents = _Documents(known)
-    queries = [_query(document, query_ids[place], texts, documents) for place in chosen]
+    queries = [_query(document, query_id, texts, documents) for query_id in query_ids]
     n_relevant = len(documents.numbers)
     systems = [
         {
             "row": place,
-            "values": [_values(row, name, chosen) for name in names],
-            "tops": _list(tops[place], [query_ids[i] for i in chosen], documents),
+            "values": [_values(row, name, chosen) for name in metric_names(document)],
+            "tops": _list(tops[place], query_ids, documents),
         }
         for place, row in measured
     ]
     made = {"depth": DEPTH, "queries": queries, "systems": systems, "notes": notes}
     left = BUDGET_BYTES - len(as_json(made).encode())
-    made["documents"] = _fitting(documents, n_relevant, left, notes)
-    return made
+    made["documents"], fits = _fitting(documents, n_relevant, left, notes)
+    return made, fits
 
 
-def _fitting(documents: _Documents, n_relevant: int, left: int, notes: list[str]) -> list[list[str]]:
-    """The documents with the longest texts that fit into ``left`` bytes."""
+def _fitting(
+    documents: _Documents, n_relevant: int, left: int, notes: list[str]
+) -> tuple[list[list[str]], bool]:
+    """The documents with the longest texts that fit into ``left`` bytes; False where they do not."""
     lengths = documents.lengths()
     for relevant, other in EXCERPTS:
         is_last = (relevant, other) == EXCERPTS[-1]
@@ -158,18 +184,17 @@ def _fitting(documents: _Documents, n_relevant: int, left: int, notes: list[str]
         if np.minimum(lengths, most).sum() > left and not is_last:
             continue  # a character takes a byte at least, so that this is known without writing it
         found = documents.rows(n_relevant, relevant, other)
-        if len(as_json(found).encode()) <= left or is_last:
+        fits = len(as_json(found).encode()) <= left
+        if fits or is_last:
             break
     if (relevant, other) != EXCERPTS[0]:
         notes.append("Texts are cut to keep this file small; the whole ones are in the data set.")
-    return found
+    return found, fits
 
 
-def _chosen(document: ResultDocument, rows: Sequence[Row], n_metrics: int, notes: list[str]) -> list[int]:
+def _chosen(document: ResultDocument, rows: Sequence[Row], most: int, notes: list[str]) -> list[int]:
     """Positions of the queries that are kept, in order: all, or those that the systems differ on most."""
     n = len(document.dataset["query_ids"])
-    each = len(rows) * (DEPTH * LIST_WIDTH + n_metrics * VALUE_WIDTH) + LONGEST_QUERY // 2
-    most = max(1, int(BUDGET_BYTES * LISTS_SHARE) // each)
     if n <= most:
         return list(range(n))
     metric = main_metric(document)

@@ -49,25 +49,28 @@ FOLDED = ("Median latency by stage, ms", "Where relevant documents were lost", "
 ABOVE = ("speed", "metrics", "strata", "losses", "reranking", "cost", "agreement")
 
 
-def write(document: ResultDocument, folder: Path, beside: Path | None = None) -> list[Path]:
+def write(
+    document: ResultDocument, folder: Path, beside: Path | None = None, *, texts: bool = True
+) -> list[Path]:
     """Write ``report.html`` into ``folder``, from the document and the run files in ``beside``."""
     path = folder / FILE
-    write_atomic(path, render(document, beside or folder))
+    write_atomic(path, render(document, beside or folder, texts=texts))
     return [path]
 
 
-def render(document: ResultDocument, folder: Path) -> str:
+def render(document: ResultDocument, folder: Path, *, texts: bool = True) -> str:
     """The page as text.
 
     Args:
         document: what was measured.
         folder: where ``runs/`` stands, if the lists and texts are to be shown.
+        texts: whether those of queries and documents may be; ids, lists and grades are in any case.
     """
     document = clean(document)
     rows = make_rows(document)
     said = verdict(document)
     style, script = _asset("report.css"), "\n".join(_asset(name) for name in SCRIPTS)
-    drill = drilldown(document, rows, folder)
+    drill = drilldown(document, rows, folder, texts=texts)
     sections = _sections(document, rows)
     names = metric_names(document)
     main = main_metric(document)

@@ -67,12 +67,21 @@ def test_values_lists_grades_and_texts(document: ResultDocument, tmp_path: Path)
 
 def test_without_texts_and_runs_it_says_so(document: ResultDocument, tmp_path: Path) -> None:
     found = drilldown(document, make_rows(document), tmp_path)
-    assert [note.split(" were")[0] for note in found["notes"]] == [
-        "The texts of queries and documents",
-        "The lists of documents",
+    assert found["notes"] == [
+        "The texts of queries and documents are not in this file.",
+        "The lists of documents were not kept with this result.",
     ]
     assert found["documents"] == []
     assert found["queries"][0][1] == ""
+
+
+def test_texts_may_be_left_out_and_grades_stay(document: ResultDocument, tmp_path: Path) -> None:
+    make_folder(document, tmp_path)
+    found = drilldown(document, make_rows(document), tmp_path, texts=False)
+    assert "All about" not in as_json(found)
+    assert "text of" not in as_json(found)
+    assert found["queries"][1][3][0][1] == 2
+    assert found["notes"] == ["The texts of queries and documents are not in this file."]
 
 
 def test_texts_of_other_data_are_not_shown(document: ResultDocument, tmp_path: Path) -> None:
@@ -116,3 +125,16 @@ def test_where_queries_do_not_fit_the_most_different_stay(
     assert 1 <= len(found["queries"]) < 40
     assert "q07" in [query[0] for query in found["queries"]]
     assert re.search(r"Of 40 queries the \d+ that the systems differ on most", " ".join(found["notes"]))
+
+
+def test_ids_that_are_too_long_leave_fewer_queries(
+    document: ResultDocument, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_folder(document, tmp_path)
+    texts = json.loads((tmp_path / "runs" / "texts.json").read_text())
+    texts["grades"] = {q: {f"{q}-{'x' * 900}": 1} for q in document.dataset["query_ids"]}
+    (tmp_path / "runs" / "texts.json").write_text(json.dumps(texts))
+    monkeypatch.setattr(module, "BUDGET_BYTES", 34_000)
+    found = drilldown(document, make_rows(document), tmp_path)
+    assert len(found["queries"]) == 20
+    assert len(as_json(found)) <= 34_000
