@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 
+from harness.render.apart import Drawing, is_worth_it
 from harness.results import ResultDocument
-from harness.rows import clean
+from harness.rows import clean, make_rows
 from rag_core.errors import MissingExtraError
 
 __all__ = ["FORMATS", "Written", "write_report"]
 
 Writer = Callable[..., Sequence[Path]]
 
-#: Format → ``module:function``, called with (document, folder). Loaded when used: the plots come first,
-#: because the markdown shows those that exist.
+#: Format → ``module:function``, called with (document, folder). Loaded when used.
 FORMATS = {
     "plots": "harness.render.plots:write",
     "markdown": "harness.render.markdown:write",
@@ -24,6 +24,8 @@ FORMATS = {
 }
 #: Formats that also show what stands beside the result; called with ``beside``, its folder, and ``texts``.
 SHOW_RUNS = ("html",)
+#: Made after all others, in this order: the plots may be drawn meanwhile, and the markdown shows them.
+LAST = ("plots", "markdown")
 
 
 class Written(list[Path]):
@@ -51,13 +53,25 @@ def write_report(
         beside: the folder of the result, where its run files stand; ``folder`` without it.
         texts: whether the page may hold texts of queries and documents.
     """
+    from harness.summary import verdict  # which writes its sentences with harness.render.format
+
     document = clean(document)
     folder.mkdir(parents=True, exist_ok=True)
-    written = Written()
+    written, made = Written(), {}
+    drawing = Drawing(folder) if is_worth_it(document) else None
+    try:
+        if drawing is not None:
+            drawing.begin(document, make_rows(document), verdict(document))
+        for name in sorted(FORMATS, key=lambda name: LAST.index(name) if name in LAST else -1):
+            try:
+                drawn = drawing.paths() if drawing is not None and name == LAST[0] else None
+                more = {"beside": beside or folder, "texts": texts} if name in SHOW_RUNS else {}
+                made[name] = drawn if drawn is not None else writer(name)(document, folder, **more)
+            except MissingExtraError as error:
+                written.notes.append(f"{name} skipped: {error}")
+    finally:
+        if drawing is not None:
+            drawing.stop()
     for name in FORMATS:
-        try:
-            more = {"beside": beside or folder, "texts": texts} if name in SHOW_RUNS else {}
-            written += writer(name)(document, folder, **more)
-        except MissingExtraError as error:
-            written.notes.append(f"{name} skipped: {error}")
+        written += made.get(name, ())
     return written

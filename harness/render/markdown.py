@@ -38,7 +38,7 @@ def write(document: ResultDocument, folder: Path) -> list[Path]:
     """Write ``report.md`` into ``folder``; it shows the plots that stand there."""
     note = ""
     try:
-        plots.require()
+        plots.require(load=False)
         figures = [f.stem for f in plots.FIGURES if (folder / f"{f.stem}.svg").exists()]
     except MissingExtraError as error:
         figures, note = [], f"not drawn: {error}"

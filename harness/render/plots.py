@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from rag_core.errors import MissingExtraError
 __all__ = [
     "FIGURES",
     "Plot",
+    "draw_all",
     "headline",
     "new_figure",
     "pareto",
@@ -83,8 +85,12 @@ class Plot:
     draw: Callable[[ResultDocument, Sequence[Row], Verdict], Any]
 
 
-def require() -> None:
-    """Raise MissingExtraError where matplotlib cannot be imported."""
+def require(*, load: bool = True) -> None:
+    """Raise MissingExtraError where matplotlib cannot be imported; without ``load``, is not installed."""
+    if not load:
+        if find_spec("matplotlib") is None:
+            raise MissingExtraError("plots", "matplotlib", "plots")
+        return
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
@@ -99,7 +105,11 @@ def write(document: ResultDocument, folder: Path) -> list[Path]:
     """
     require()
     document = clean(document)
-    rows, said = make_rows(document), verdict(document)
+    return draw_all(document, make_rows(document), verdict(document), folder)
+
+
+def draw_all(document: ResultDocument, rows: Sequence[Row], said: Verdict, folder: Path) -> list[Path]:
+    """:func:`write` for a caller that has the rows and the verdict of a clean document."""
     written = []
     with styled():
         for plot in FIGURES:
