@@ -1,10 +1,15 @@
-"""Metrics of 10,000 queries with 100 results each: ours against pytrec_eval, in one process.
+"""Metrics of 10,000 queries with 100 results each: ours against pytrec_eval (and ranx), in one process.
 
-    python benchmarks/metrics.py [--queries 10000] [--depth 100] [--judged 5] [--rounds 5]
+    python benchmarks/metrics.py [--queries 10000] [--depth 100] [--judged 5] [--rounds 7] [--ranx]
 
-Both start from what a program has at hand: ours from rankings, pytrec_eval from a dict of scores. The values
-are compared before any time is printed. The last row is our arithmetic alone, without looking up ids.
-Absolute times depend on the machine; the ratio is the figure.
+All start from the same random run, each in the form that it takes: pytrec_eval and ours from dicts of
+scores; ours from ranked lists as the harness holds them; ours from arrays of document numbers, ranked, and
+unranked with scores. Judgements are prepared before the clock starts, for pytrec_eval likewise. Every value
+is compared before any time is printed. Rounds are interleaved; a ratio is the median of the rounds' ratios.
+
+ranx compiles for minutes in a fresh process: that is not counted. It is asked twice: ``evaluate(dict,
+dict)``, and with its own Qrels and Run made from the dicts, as its documentation shows. It uses all cores,
+the others one. Absolute times depend on the machine; the ratio is the figure.
 """
 
 from __future__ import annotations
@@ -16,7 +21,9 @@ from time import perf_counter
 
 import numpy as np
 
-from harness.metrics import FAMILIES, Metric, evaluate, evaluated_queries, reduce
+from harness.judged_rows import JudgedRows, number_documents
+from harness.judging import judge_arrays
+from harness.metrics import Metric, evaluate, evaluated_queries
 from rag_core.types import Ranking
 
 METRICS = {
@@ -28,25 +35,40 @@ METRICS = {
     "success_5": "success@5",
 }
 ASKED = {"ndcg_cut.10", "P.5", "recall.10", "recip_rank", "map_cut.100", "success.5"}
+#: Seconds that a timed round of a call takes at least.
+LEAST_S = 0.25
+RANX = ["ndcg@10", "precision@5", "recall@10", "mrr", "map@100", "hit_rate@5"]
 
 
-def seconds(call: Callable[[], object], rounds: int) -> float:
-    """Median seconds of ``rounds`` calls after one that is thrown away."""
-    call()
-    taken = []
-    for _ in range(rounds):
+def interleaved(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each call, round by round, after one that is thrown away.
+
+    A short call is repeated until it has taken as long as a long one and averaged: on a busy machine an
+    interruption would otherwise spoil it altogether.
+    """
+    repeats = {}
+    for name, call in calls.items():
+        call()
         started = perf_counter()
         call()
-        taken.append(perf_counter() - started)
-    return median(taken)
+        repeats[name] = max(1, round(LEAST_S / (perf_counter() - started)))
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            started = perf_counter()
+            for _ in range(repeats[name]):
+                call()
+            taken[name].append((perf_counter() - started) / repeats[name])
+    return taken
 
 
 def main() -> None:
     import pytrec_eval
 
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name, value in (("queries", 10_000), ("depth", 100), ("judged", 5), ("rounds", 5)):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    for name, value in (("queries", 10_000), ("depth", 100), ("judged", 5), ("rounds", 7)):
         parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--ranx", action="store_true", help="also ranx, which must be installed")
     given = parser.parse_args()
     generator = np.random.default_rng(0)
     ids = [f"document-{i}" for i in range(20 * given.depth)]
@@ -62,25 +84,43 @@ def main() -> None:
         scores[f"q{number}"] = {ids[i]: float(given.depth - rank) for rank, i in enumerate(found)}
     rankings = {query_id: Ranking.from_scores(found) for query_id, found in scores.items()}
     referee = pytrec_eval.RelevanceEvaluator(relevance, ASKED)
-
-    expected, values = referee.evaluate(scores), evaluate(rankings, relevance, METRICS.values())
-    worst = max(
-        abs(values[ours][row] - expected[query_id][theirs])
-        for row, query_id in enumerate(evaluated_queries(relevance))
-        for theirs, ours in METRICS.items()
-    )
-    ranks = reduce(rankings, relevance)
+    queries, numbers = evaluated_queries(relevance), number_documents(ids)
+    rows = JudgedRows.from_grades(relevance, queries, numbers)
+    ranked = np.array([[numbers[d] for d in rankings[q].doc_ids] for q in queries], np.int32)
+    order = generator.permuted(np.tile(np.arange(given.depth), (len(queries), 1)), axis=1)
+    shuffled = np.take_along_axis(ranked, order, axis=1)
+    values = np.take_along_axis(np.array([rankings[q].scores for q in queries], np.float32), order, axis=1)
     parsed = [Metric.parse(name) for name in METRICS.values()]
-    ours_s = seconds(lambda: evaluate(rankings, relevance, parsed), given.rounds)
-    arrays_s = seconds(
-        lambda: [FAMILIES[m.family].compute(ranks, m.cutoff or 10**9) for m in parsed], given.rounds
-    )
-    theirs_s = seconds(lambda: referee.evaluate(scores), given.rounds)
+
+    calls: dict[str, Callable[[], dict[str, object]]] = {
+        "ours, from dicts of scores": lambda: dict(evaluate(scores, relevance, parsed)),
+        "ours, from ranked lists": lambda: dict(evaluate(rankings, relevance, parsed)),
+        "ours, from arrays": lambda: dict(judge_arrays(ranked, rows, parsed)),
+        "ours, from arrays with scores": lambda: dict(judge_arrays(shuffled, rows, parsed, values)),
+    }
+    expected = referee.evaluate(scores)
+    table = {
+        ours: np.array([expected[query_id][theirs] for query_id in queries])
+        for theirs, ours in METRICS.items()
+    }
     print(f"{given.queries} queries x {given.depth} results, {given.judged} judged, {len(METRICS)} metrics")
-    print(f"largest difference of any value: {worst:.1e}")
-    print(f"pytrec_eval                {theirs_s * 1e3:8.1f} ms")
-    print(f"ours, from rankings        {ours_s * 1e3:8.1f} ms   {theirs_s / ours_s:.1f} times faster")
-    print(f"ours, arithmetic alone     {arrays_s * 1e3:8.1f} ms")
+    for name, call in calls.items():
+        got = call()
+        worst = max(float(np.abs(np.asarray(got[m]) - table[m]).max()) for m in table)
+        print(f"{name:<31}largest difference from pytrec_eval {worst:.1e}")
+    timed: dict[str, Callable[[], object]] = {"pytrec_eval": lambda: referee.evaluate(scores), **calls}
+    if given.ranx:
+        import ranx
+
+        timed["ranx, dicts"] = lambda: ranx.evaluate(relevance, scores, RANX)
+        timed["ranx, Qrels/Run"] = lambda: ranx.evaluate(ranx.Qrels(relevance), ranx.Run(scores), RANX)
+    taken = interleaved(timed, given.rounds)
+    peers = [name for name in taken if not name.startswith("ours")]
+    print(f"\n{'times faster than':>48}\n{'':<31}{'ms':>8}" + "".join(f"{peer:>17}" for peer in peers))
+    for name, times in taken.items():
+        ratios = [median(b / a for a, b in zip(times, taken[peer])) for peer in peers]
+        shown = "".join(f"{ratio:>17.3g}" for ratio in ratios) if name not in peers else ""
+        print(f"{name:<31}{median(times) * 1e3:>8.3g}{shown}")
 
 
 if __name__ == "__main__":

@@ -66,7 +66,9 @@ def run(
         bool, typer.Option("--fresh", help="Start over instead of keeping finished cells.")
     ] = False,
     baseline: Annotated[bool, typer.Option(help="Also run the baseline: fake + BM25, hybrid.")] = True,
-    lexical: Annotated[str, typer.Option(help="BM25 engine: bm25, bm25s or rank_bm25.")] = "bm25",
+    lexical: Annotated[
+        str, typer.Option(help="BM25 engine: bm25, bm25?engine=numba, bm25s or rank_bm25.")
+    ] = "bm25",
     analyser: Annotated[str, typer.Option(help="language (stems, stop words) or raw.")] = "language",
     k: Annotated[int, typer.Option(help="Documents judged per query.")] = 100,
     pool: Annotated[int, typer.Option(help="Documents each leg gives to the fusion.")] = 50,
@@ -90,6 +92,15 @@ def run(
     usd_per_hour: Annotated[
         float | None, typer.Option(help="Price of this machine, to compare costs.")
     ] = None,
+    margin: Annotated[
+        Many, typer.Option(help="Less than the best that still does: ndcg@10=0.01; repeatable.")
+    ] = None,
+    score_threshold: Annotated[
+        float | None, typer.Option(help="Reranked rows drop documents whose score is below it.")
+    ] = None,
+    audit_prefixes: Annotated[
+        bool, typer.Option("--audit-prefixes", help="Also embed without prompts, and compare.")
+    ] = False,
 ) -> None:
     """Measure providers on a data set. With no options: every local provider on the golden set."""
     from harness.command import RunOptions, run_command
@@ -108,6 +119,8 @@ def run(
         baseline=baseline, lexical=lexical, analyser=analyser, k=k, pool=pool, rrf_k=rrf_k, fusion=fusion,
         weights=weights, scope=scope, warmup=warmup, repeats=repeats, threads=threads, seed=seed,
         record=record, replay=replay, max_usd=max_usd, usd_per_hour=usd_per_hour,
+        margins=tuple(margin or ()),
+        score_threshold=score_threshold, audit_prefixes=audit_prefixes,
     )  # fmt: skip
     raise typer.Exit(run_command(options, print))
 
@@ -142,30 +155,35 @@ def sweep(
 def report(
     result: Annotated[Path, typer.Argument(help="result.json or its folder.")],
     out: Annotated[Path | None, typer.Option(help="Folder to write; default beside the result.")] = None,
+    margin: Annotated[
+        Many, typer.Option(help="Less than the best that still does: ndcg@10=0.01; repeatable.")
+    ] = None,
     texts: Annotated[bool, typer.Option(help="Show texts of queries and documents in report.html.")] = True,
 ) -> None:
     """Write the report of a result again: HTML, markdown, CSV and plots."""
+    from harness.margins import with_margins
     from harness.results import load_result
     from harness.texts import report_again
 
     beside = result if result.is_dir() else result.parent
-    for line in report_again(load_result(result), beside, out, texts=texts):
+    document = with_margins(load_result(result), margin or ())
+    for line in report_again(document, beside, out, texts=texts):
         print(line)
 
 
 @app.command()
 def show(
     result: Annotated[Path, typer.Argument(help="result.json or its folder.")],
-    format: Annotated[str, typer.Option(help="table, tsv, json or md.")] = "table",
+    format: Annotated[str, typer.Option(help="table, tsv, json, md, csv or parquet.")] = "table",
+    rows: Annotated[
+        str, typer.Option(help="cells, or queries: a row per cell and query, csv and parquet.")
+    ] = "cells",
+    out: Annotated[Path | None, typer.Option(help="File to write instead of printing.")] = None,
 ) -> None:
-    """Print one row per cell."""
-    from harness.progress import terminal_width
-    from harness.results import load_result
-    from harness.tables import show as rows
-    from harness.tables import terminal_table
+    """Print one row per cell, or write it for a notebook or a spreadsheet."""
+    from harness.show_command import show_text
 
-    document = load_result(result)
-    print(terminal_table(document, terminal_width()) if format == "table" else rows(document, format), end="")
+    print(show_text(result, format, rows, out), end="")
 
 
 @app.command()

@@ -62,6 +62,9 @@ class RunOptions:
     max_usd: float | None = None
     usd_per_hour: float | None = None
     fusion: str = "rrf"
+    margins: tuple[str, ...] = ()
+    score_threshold: float | None = None
+    audit_prefixes: bool = False
 
     def spec(self) -> RunSpec:
         """The settings of the run, defaults filled in; of a replay without providers, the settings
@@ -73,7 +76,13 @@ class RunOptions:
         load_plugins()
         if self.replay and not self.providers:
             run = recorded_run(self.replay)
-            return replace(run, replay=self.replay, usd_per_hour=self.usd_per_hour, threads=self.threads)
+            return replace(
+                run,
+                replay=self.replay,
+                usd_per_hour=self.usd_per_hour,
+                threads=self.threads,
+                margins=self.margins or run.margins,
+            )
         chosen = self.providers or tuple(local_providers())
         with_baseline = ("fake", *chosen) if self.baseline and "fake" not in chosen else chosen
         pipelines = self.pipelines or (PIPELINES if self.rerankers else PIPELINES[:3])
@@ -101,6 +110,9 @@ class RunOptions:
             replay=self.replay,
             max_usd=self.max_usd,
             usd_per_hour=self.usd_per_hour,
+            margins=self.margins,
+            score_threshold=self.score_threshold,
+            audit_prefixes=self.audit_prefixes,
         )
 
 

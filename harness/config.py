@@ -8,6 +8,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from harness.margins import parse_margins
 from rag_core.errors import InvalidArgumentError
 from rag_core.fusion import METHODS, check_method
 
@@ -34,7 +35,10 @@ FREE_SETTINGS = (
     "replay",
     "max_usd",
     "usd_per_hour",
+    "margins",
 )
+#: Settings that earlier versions lacked: left alone they change no figure, and so not the digest.
+LATER_SETTINGS: dict[str, Any] = {"score_threshold": None, "audit_prefixes": False}
 DEFAULT_METRICS = ("ndcg@10", "precision@5", "recall@10", "mrr@10", "map@100", "success@5")
 
 
@@ -69,6 +73,9 @@ class RunSpec:
         replay: folder from which services are answered, without network and keys; empty for none.
         max_usd: the run stops before it may have spent more on services; None for no limit.
         usd_per_hour: price of this machine, for the comparison of costs; None where it is not given.
+        margins: ``metric=number``: by how much less than the best still does.
+        score_threshold: a reranked row drops documents whose score is below it; None drops nothing.
+        audit_prefixes: also embed without the prompts of those providers that have any, and compare.
     """
 
     data: str
@@ -97,6 +104,9 @@ class RunSpec:
     replay: str = ""
     max_usd: float | None = None
     usd_per_hour: float | None = None
+    margins: tuple[str, ...] = ()
+    score_threshold: float | None = None
+    audit_prefixes: bool = False
 
     def __post_init__(self) -> None:
         unknown = [p for p in self.pipelines if p not in OFFERED_PIPELINES]
@@ -106,6 +116,7 @@ class RunSpec:
             raise InvalidArgumentError(f"no fusion named; accepted: {', '.join(METHODS)}")
         for method in self.fusions:
             check_method(method)
+        parse_margins(self.margins)
         if self.analyser not in ("language", "raw"):
             raise InvalidArgumentError(f"analyser {self.analyser!r}; accepted: language, raw")
         if not (math.isfinite(self.rrf_k) and self.rrf_k > 0):
@@ -117,6 +128,10 @@ class RunSpec:
             usd = getattr(self, name)
             if usd is not None and not 0 <= usd < math.inf:
                 raise InvalidArgumentError(f"{name} is {usd}; accepted: a finite number from 0")
+        if self.score_threshold is not None and not math.isfinite(self.score_threshold):
+            raise InvalidArgumentError(
+                f"score_threshold is {self.score_threshold}; accepted: a finite number"
+            )
         if self.record and self.replay:
             raise InvalidArgumentError(
                 "record and replay exclude each other; accepted: one folder to keep answers in, or one to "
@@ -141,4 +156,7 @@ class RunSpec:
         add or drop some and keep the finished cells.
         """
         chosen = {name: value for name, value in self.as_dict().items() if name not in FREE_SETTINGS}
+        for name, unset in LATER_SETTINGS.items():
+            if chosen[name] is unset:
+                del chosen[name]
         return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:16]

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from harness.datasets import Dataset
-from harness.metrics import Floats, Grades, Metric, evaluate, evaluated_queries
+from harness.judged_rows import JudgedRows, ranks_of
+from harness.metrics import Floats, Grades, Metric, compute, evaluate, evaluated_queries
 from rag_core.types import Run
 
-__all__ = ["Judgement", "judge"]
+__all__ = ["Judgement", "judge", "judge_arrays"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +74,36 @@ def judge(run: Run, data: Dataset | Grades, metrics: Iterable[Metric | str]) -> 
         },
         all_failed=failed > 0 and not answered,
     )
+
+
+def judge_arrays(
+    doc_ids: ArrayLike,
+    judged: JudgedRows,
+    metrics: Iterable[Metric | str],
+    scores: ArrayLike | None = None,
+) -> dict[str, Floats]:
+    """Values of ``metrics`` from document numbers, to the last bit those of :func:`judge`.
+
+    Nothing is sorted or looked up by name: each relevant document is sought in its row.
+
+    Args:
+        doc_ids: (n, k) integers, best first, each document once in its row (a relevant one that stands
+            twice is refused, others are not looked for); negative at the end of a row that is shorter.
+        judged: the relevant documents of the same n queries; made once for any number of runs.
+        metrics: metrics or their names.
+        scores: (n, k) numbers, if ``doc_ids`` are in no order: ranked by falling score, of equal scores
+            the higher number first. With numbers of :func:`.judged_rows.number_documents` that is
+            trec_eval's rule. Float32 and float64 are compared as they are. A negative document may then
+            stand anywhere, whatever its score.
+
+    Returns:
+        Metric name → (n,) float64; NaN for a query without a relevant document, which has no value.
+
+    Raises:
+        InvalidArgumentError: shapes or types that do not fit, a NaN score, or a document twice.
+        UnknownNameError: unknown metric.
+    """
+    ranks = ranks_of(doc_ids, judged, scores)
+    with np.errstate(invalid="ignore"):
+        values = compute(ranks, metrics)
+    return {name: np.where(judged.evaluated, found, np.nan) for name, found in values.items()}

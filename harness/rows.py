@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
+from harness.differences import SURE, Difference, paired
 from harness.naming import short_label
 from harness.parity import DIFFERS
 from harness.results import CellKey, CellResult, MetricResult, ResultDocument
-from harness.significance import holm, paired_difference
 
 __all__ = [
     "MAIN_METRIC",
     "SURE",
+    "UNTAGGED",
     "Difference",
     "Row",
     "Stratum",
@@ -29,42 +29,14 @@ __all__ = [
     "metric_names",
     "paired",
     "strata",
+    "strata_places",
     "winner",
 ]
 
 MAIN_METRIC = "ndcg@10"
-#: Holm-corrected p value below which two systems are told apart.
-SURE = 0.05
 NONE = "-"
 #: Tag value of queries that lack the tag.
 UNTAGGED = "(none)"
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One system minus another on the queries that both have a value for.
-
-    Attributes:
-        mean: mean difference of the metric.
-        low, high: its 95 % bootstrap interval.
-        p_value: of the randomisation test, two-sided.
-        adjusted: the same after Holm's correction for all the comparisons made beside it.
-        n: queries compared.
-        relative: ``mean`` over the other system's mean; None where that is 0.
-    """
-
-    mean: float
-    low: float
-    high: float
-    p_value: float
-    adjusted: float
-    n: int
-    relative: float | None
-
-    @property
-    def sure(self) -> bool:
-        """Whether the interval leaves out 0 and the corrected p value is below :data:`SURE`."""
-        return (self.low > 0 or self.high < 0) and self.adjusted < SURE
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,27 +209,6 @@ def differences(
     return paired([(_values(a, metric), _values(b, metric)) for a, b in pairs], seed)
 
 
-def paired(
-    pairs: Sequence[tuple[Sequence[float | None], Sequence[float | None]]], seed: int = 0
-) -> list[Difference | None]:
-    """First minus second of each pair of value lists, row by row; rows that lack a value are left out."""
-    found: list[Difference | None] = []
-    for a, b in pairs:
-        both = [(x, y) for x, y in zip(a, b) if x is not None and y is not None]
-        found.append(_paired(tuple(x for x, _ in both), tuple(y for _, y in both), seed) if both else None)
-    known = [d for d in found if d is not None]
-    corrected = iter(holm([d.p_value for d in known]))
-    return [d and replace(d, adjusted=next(corrected)) for d in found]
-
-
-@lru_cache(maxsize=1024)  # the terminal, the report and the plots ask for the same pairs
-def _paired(a: tuple[float, ...], b: tuple[float, ...], seed: int) -> Difference:
-    got = paired_difference(a, b, seed=seed)
-    other = sum(b) / len(b)
-    relative = got.mean / other if other else None
-    return Difference(got.mean, got.low, got.high, got.p_value, got.p_value, got.n, relative)
-
-
 @dataclass(frozen=True, slots=True)
 class Stratum:
     """The queries of one tag value: how many were judged, and each cell's mean on them."""
@@ -273,15 +224,8 @@ def strata(document: ResultDocument, tag: str, metric: str) -> list[Stratum]:
     A cell's mean is None where one of its values is missing.
     """
     document = clean(document)
-    tags: Mapping[str, Mapping[str, object]] = document.dataset.get("query_tags", {})
-    groups: dict[str, list[int]] = {}
-    for place, query_id in enumerate(_query_ids(document)):
-        value = tags.get(query_id, {}).get(tag)
-        groups.setdefault(UNTAGGED if value is None else str(value), []).append(place)
-    if set(groups) <= {UNTAGGED}:
-        return []
     out = []
-    for value, places in sorted(groups.items(), key=lambda item: (item[0] == UNTAGGED, item[0])):
+    for value, places in strata_places(document, tag).items():
         means: dict[str, float | None] = {}
         for cell in document.cells:
             values = _values(cell, metric)
@@ -289,6 +233,21 @@ def strata(document: ResultDocument, tag: str, metric: str) -> list[Stratum]:
             means[cell.key.cell_id] = _mean([v for v in known if v is not None], len(places))
         out.append(Stratum(value, len(places), means))
     return out
+
+
+def strata_places(document: ResultDocument, tag: str) -> dict[str, list[int]]:
+    """Value of ``tag`` → places of its judged queries, sorted by value, untagged ones last.
+
+    Empty when no judged query has the tag.
+    """
+    tags: Mapping[str, Mapping[str, object]] = document.dataset.get("query_tags", {})
+    groups: dict[str, list[int]] = {}
+    for place, query_id in enumerate(_query_ids(document)):
+        value = tags.get(query_id, {}).get(tag)
+        groups.setdefault(UNTAGGED if value is None else str(value), []).append(place)
+    if set(groups) <= {UNTAGGED}:
+        return {}
+    return dict(sorted(groups.items(), key=lambda item: (item[0] == UNTAGGED, item[0])))
 
 
 def _values(cell: CellResult, metric: str) -> list[float | None]:

@@ -2,20 +2,24 @@
 
 Sources: Efron, "Better bootstrap confidence intervals", JASA 82 (1987), for BCa; Clopper and Pearson,
 Biometrika 26 (1934), for the exact binomial interval; Fisher's randomisation test as described for
-retrieval by Smucker, Allan and Carterette, CIKM 2007; the continued fraction of the incomplete beta
-function as in DLMF 8.17.22.
+retrieval by Smucker, Allan and Carterette, CIKM 2007; Hoeffding, JASA 58 (1963), Theorem 2, for its tail;
+the continued fraction of the incomplete beta function as in DLMF 8.17.22.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from harness import resampling
+from harness.resampling import bca_levels, exact_p, resampled_means, sign_sums
 from rag_core.errors import InvalidArgumentError
 
 __all__ = [
@@ -25,15 +29,20 @@ __all__ = [
     "holm",
     "mean_interval",
     "paired_difference",
+    "paired_differences",
+    "patterns",
+    "randomisation_p",
     "regularised_beta",
+    "student_quantile",
 ]
 
 Floats = NDArray[np.float64]
 
-#: Numbers held at once while resampling: 16 MB of float64.
-BLOCK = 2_000_000
-#: Up to this many queries that differ, all sign patterns are enumerated: at most 2 ** 13 of them.
-EXACT_QUERIES = 13
+#: Sign patterns drawn for a test, and for each comparison of a family of many: Holm's correction multiplies
+#: the smallest p value that the patterns can show.
+PERMUTATIONS, PER_COMPARISON = 10_000, 100
+#: The widest level an interval is read at: the least and the greatest of the resampled means.
+WIDEST = 1 - 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +54,7 @@ class PairedDifference:
         low, high: its confidence interval.
         p_value: two-sided; the share of sign patterns at least as extreme as what was seen.
         n: queries compared.
+        lower, upper: one-sided bounds at the same level each, widened for few queries.
     """
 
     mean: float
@@ -52,6 +62,8 @@ class PairedDifference:
     high: float
     p_value: float
     n: int
+    lower: float
+    upper: float
 
 
 def mean_interval(
@@ -86,46 +98,9 @@ def bootstrap_interval(
         raise InvalidArgumentError(f"resamples is {resamples}; accepted: 100 or more")
     if np.ptp(data) == 0:
         return float(data[0]), float(data[0])
-    means = _resampled_means(data, resamples, seed)
-    low, high = np.quantile(means, _bca_levels(data, means, level))
+    means = resampled_means(data[:, None], resamples, seed)[:, 0]
+    low, high = np.quantile(means, bca_levels(data, means, level))
     return float(low), float(high)
-
-
-def _resampled_means(data: Floats, resamples: int, seed: int) -> Floats:
-    generator = np.random.default_rng(seed)
-    blocks = [
-        data[generator.integers(0, len(data), (rows, len(data)), dtype=np.int32)].mean(axis=1)
-        for rows in _blocks(resamples, len(data))
-    ]
-    return np.concatenate(blocks)
-
-
-def _blocks(rows: int, width: int) -> Iterator[int]:
-    """``rows`` in portions of at most :data:`BLOCK` numbers."""
-    step = max(1, BLOCK // width)
-    for start in range(0, rows, step):
-        yield min(step, rows - start)
-
-
-def _bca_levels(data: Floats, means: Floats, level: float) -> list[float]:
-    """The two quantile levels that BCa reads off the resampled means."""
-    tail = (1 - level) / 2
-    normal = NormalDist()
-    centre = data.mean()
-    below = float(np.mean(means < centre) + np.mean(means == centre) / 2)
-    if not 0 < below < 1:
-        return [tail, 1 - tail]
-    bias = normal.inv_cdf(below)
-    # leaving out x_i moves the mean by (mean - x_i) / (n - 1); the constant cancels
-    influence = data - centre
-    acceleration = float(np.sum(influence**3) / (6 * np.sum(influence**2) ** 1.5))
-    levels = []
-    for z in (normal.inv_cdf(tail), normal.inv_cdf(1 - tail)):
-        scale = 1 - acceleration * (bias + z)
-        if scale <= 0:
-            return [tail, 1 - tail]
-        levels.append(normal.cdf(bias + (bias + z) / scale))
-    return levels
 
 
 def binomial_interval(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
@@ -199,45 +174,138 @@ def paired_difference(
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
-    permutations: int = 10_000,
+    permutations: int = PERMUTATIONS,
 ) -> PairedDifference:
     """Compare two systems on the same queries, ``a`` and ``b`` of shape (n,), row by row.
 
     The p value is that of the randomisation test: under "no difference" each query's difference may as
     well have the other sign. Exact for up to 13 queries that differ; from ``permutations`` random
-    patterns otherwise, counting the one seen, so that it is never 0.
+    patterns otherwise, counting the one seen, so that it is never 0. Where none of them is as extreme, it is
+    Hoeffding's bound of the exact value if that is smaller: a correction for many comparisons would otherwise
+    find no certainty beyond the number of patterns.
 
     Raises:
-        InvalidArgumentError: other shapes, values that are not finite, ``level`` outside (0, 1).
+        InvalidArgumentError: other shapes, values that are not finite, ``level`` outside (0, 1), fewer than
+            100 ``resamples``.
     """
     first, second = _checked(a, level), _checked(b, level)
     if len(first) != len(second):
         raise InvalidArgumentError(f"{len(first)} values against {len(second)}; accepted: one pair per query")
-    difference = first - second
-    low, high = bootstrap_interval(difference, level, resamples, seed)
-    p_value = _sign_flip_p(difference, permutations, seed)
-    return PairedDifference(float(difference.mean()), low, high, p_value, len(difference))
+    table = np.column_stack([first, second])
+    return paired_differences(table, [(0, 1)], level, resamples, seed, permutations)[0]
 
 
-def _sign_flip_p(difference: Floats, permutations: int, seed: int) -> float:
-    data = difference[difference != 0]  # the sign of a zero changes nothing
-    if not len(data):
-        return 1.0
-    seen = abs(float(data.sum()))
-    least = seen - 1e-12 * float(np.abs(data).sum())  # equal sums may differ in their last bits
-    if len(data) <= EXACT_QUERIES:
-        patterns = np.arange(2 ** len(data))[:, None] >> np.arange(len(data)) & 1
-        return float(np.mean(np.abs(patterns @ (2 * data) - data.sum()) >= least))
-    generator = np.random.default_rng(seed)
-    extreme = 0
-    for rows in _blocks(permutations, len(data)):
-        flips = np.unpackbits(
-            np.frombuffer(generator.bytes(rows * ((len(data) + 7) // 8)), np.uint8).reshape(rows, -1),
-            axis=1,
-            count=len(data),
-        )
-        extreme += int(np.sum(np.abs(flips @ (2 * data) - data.sum()) >= least))
-    return (extreme + 1) / (permutations + 1)
+def paired_differences(
+    values: ArrayLike,
+    pairs: Sequence[tuple[int, int]],
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+    permutations: int | None = None,
+) -> list[PairedDifference]:
+    """:func:`paired_difference` of many pairs of the columns of ``values``, shape (n queries, k systems).
+
+    All share the resampled queries and the random signs: the cost is that of k columns, not of the pairs.
+    ``permutations`` is 10,000, and 100 for each pair where that is more, unless it is given.
+
+    Raises:
+        InvalidArgumentError: as :func:`paired_difference`.
+    """
+    table = np.asarray(values, np.float64)
+    if table.ndim != 2:
+        raise InvalidArgumentError(f"values of shape {table.shape}; accepted: (queries, systems)")
+    _checked(table.ravel(), level)
+    if resamples < 100:
+        raise InvalidArgumentError(f"resamples is {resamples}; accepted: 100 or more")
+    means = resampled_means(table, resamples, seed)
+    p_values = randomisation_p(table, pairs, seed, permutations)
+    found = []
+    for (i, j), p_value in zip(pairs, p_values):
+        difference = table[:, i] - table[:, j]
+        low, high, lower, upper = _bounds(difference, means[:, i] - means[:, j], level)
+        mean = float(difference.mean())
+        found.append(PairedDifference(mean, low, high, p_value, len(table), lower, upper))
+    return found
+
+
+def randomisation_p(
+    values: ArrayLike, pairs: Sequence[tuple[int, int]], seed: int = 0, permutations: int | None = None
+) -> list[float]:
+    """The p values of :func:`paired_differences` alone, without intervals."""
+    table = np.asarray(values, np.float64)
+    permutations = patterns(len(pairs)) if permutations is None else permutations
+    sizes = np.abs(table).sum(axis=0)
+    sums: Floats | None = None
+    out = []
+    for i, j in pairs:
+        difference = table[:, i] - table[:, j]
+        changed = difference[difference != 0]
+        if not len(changed):
+            out.append(1.0)
+        elif len(changed) <= resampling.EXACT_QUERIES:
+            out.append(exact_p(changed))
+        else:
+            if sums is None:
+                sums = sign_sums(table, permutations, seed)
+            least = abs(float(difference.sum())) - 1e-12 * float(
+                sizes[i] + sizes[j]
+            )  # equal but for rounding
+            extreme = int(np.sum(np.abs(sums[:, i] - sums[:, j]) >= least))
+            drawn = (extreme + 1) / (permutations + 1)
+            out.append(drawn if extreme else min(drawn, _at_most(changed)))
+    return out
+
+
+def _at_most(difference: Floats) -> float:
+    """Hoeffding's bound of the exact p value: sums of random signs beyond ``s`` have a probability of at most
+    ``2 exp(-s² / (2 Σ d²))``. It says more than patterns do where none of them came near ``s``."""
+    exponent = float(difference.sum()) ** 2 / (2 * float(np.sum(difference**2)))
+    return max(2 * math.exp(-exponent), sys.float_info.min)
+
+
+def patterns(comparisons: int) -> int:
+    """Random sign patterns by which one of ``comparisons`` can still be told after Holm's correction."""
+    return max(PERMUTATIONS, PER_COMPARISON * comparisons)
+
+
+def _bounds(difference: Floats, drawn: Floats, level: float) -> tuple[float, float, float, float]:
+    """Two-sided interval of BCa, then the two one-sided bounds of its form widened for few queries."""
+    centre = float(difference.mean())
+    if np.ptp(difference) == 0:
+        return (centre,) * 4
+    # a mean drawn equal to what was seen counts half below it: rounding must not decide
+    drawn[np.abs(drawn - centre) <= 1e-12] = difference.mean()
+    levels = [
+        *bca_levels(difference, drawn, level),
+        *bca_levels(difference, drawn, _widened(level, len(difference))),
+    ]
+    low, high, lower, upper = np.quantile(drawn, levels).tolist()
+    return low, high, lower, upper
+
+
+def _widened(level: float, n: int) -> float:
+    """The two-sided level whose ends bound a mean of ``n`` values on one side at ``level``.
+
+    Resampled means spread by a factor of sqrt((n - 1) / n) too little, and normal quantiles stand in for
+    Student's: Hesterberg, "What teachers should know about the bootstrap", The American Statistician 69
+    (2015), 3.2, widens the level for both.
+    """
+    if n < 2:
+        return 2 * level - 1
+    edge = math.sqrt(n / (n - 1)) * student_quantile(level, n - 1)
+    return min(
+        2 * NormalDist().cdf(edge) - 1, WIDEST
+    )  # of two or three values t is beyond any normal quantile
+
+
+@lru_cache(maxsize=256)
+def student_quantile(probability: float, freedom: int) -> float:
+    """The quantile of Student's t with ``freedom`` degrees, for 0 < ``probability`` < 1 (bisected)."""
+    if probability < 0.5:
+        return -student_quantile(1 - probability, freedom)
+    # P(T > t) = I_x(freedom / 2, 1 / 2) / 2 with x = freedom / (freedom + t²)
+    x = _beta_quantile(2 * (1 - probability), freedom / 2, 0.5)
+    return math.sqrt(freedom * (1 - x) / x) if x else math.inf
 
 
 def _check_level(level: float) -> None:

@@ -21,7 +21,9 @@ __all__ = [
     "fusion_losses",
     "lexical_cell",
     "overlap_split",
+    "share_split",
     "stratify",
+    "words_split",
 ]
 
 #: Queries that "none shared" and "some shared" each need; with fewer on a side the split is by share.
@@ -58,11 +60,13 @@ class Split:
     """The judged queries in parts, the one that shares least first.
 
     Attributes:
-        kind: ``words`` (none shared, some shared) or ``share`` (terciles of the idf-weighted share).
+        kind: ``words`` (none shared, some shared), ``share`` (terciles of the idf-weighted share), or
+            ``tag`` (see :mod:`harness.tag_strata`).
         parts: two or three, none of them empty.
         n_without_words: judged queries without a content word, which belong to no part.
         n_none, n_some: queries that share no word, and some, with a relevant document.
         reference: id of the BM25 cell that the parts compare with; None without one.
+        tag: the tag that ``tag`` parts go by.
     """
 
     kind: str
@@ -71,30 +75,55 @@ class Split:
     n_none: int
     n_some: int
     reference: str | None = None
+    tag: str = ""
 
 
 def overlap_split(document: ResultDocument) -> Split | None:
     """The queries by ``dataset["query_overlap"]``; None where the file has none, or too few to split.
 
-    Queries that share no content word against the rest where both have at least
-    :data:`LEAST_PER_SIDE`, otherwise terciles of the idf-weighted share: queries with equal shares stay
-    together, so that the parts may differ in size, and two may be left.
+    :func:`words_split` where both sides have enough, otherwise :func:`share_split`.
     """
+    return words_split(document) or share_split(document)
+
+
+def words_split(document: ResultDocument) -> Split | None:
+    """Queries that share no content word against the rest; None below :data:`LEAST_PER_SIDE` on a side."""
+    _, none, some, n_blank = _by_words(document)
+    if min(len(none), len(some)) < LEAST_PER_SIDE:
+        return None
+    sides = (Part("no word shared", none), Part("some shared", some))
+    return Split("words", sides, n_blank, len(none), len(some))
+
+
+def share_split(document: ResultDocument, weight: str = "idf_share") -> Split | None:
+    """Terciles of the share of a query's words that a relevant document has.
+
+    Queries with equal shares stay together, so that the parts may differ in size, and two may be left.
+    None below :data:`LEAST_FOR_TERCILES`.
+
+    Args:
+        document: a result.
+        weight: ``idf_share``, each word by its idf, or ``share``, each word alike.
+    """
+    filled, none, some, n_blank = _by_words(document)
+    weighted = [(place, float(v[weight])) for place, v in filled if v.get(weight) is not None]
+    if len(weighted) < LEAST_FOR_TERCILES:
+        return None
+    parts = _terciles(weighted)
+    return Split("share", parts, n_blank, len(none), len(some)) if len(parts) > 1 else None
+
+
+def _by_words(
+    document: ResultDocument,
+) -> tuple[list[tuple[int, Mapping[str, Any]]], tuple[int, ...], tuple[int, ...], int]:
+    """Queries with a content word, those that share none and some, and how many have no content word."""
     recorded: Mapping[str, Mapping[str, Any]] = document.dataset.get("query_overlap") or {}
     query_ids = document.dataset.get("query_ids", ())
     known = [(place, recorded[q]) for place, q in enumerate(query_ids) if q in recorded]
     filled = [(place, values) for place, values in known if values.get("words")]
     none = tuple(place for place, values in filled if not values["shared"])
     some = tuple(place for place, values in filled if values["shared"])
-    n_blank = len(known) - len(filled)
-    if min(len(none), len(some)) >= LEAST_PER_SIDE:
-        sides = (Part("no word shared", none), Part("some shared", some))
-        return Split("words", sides, n_blank, len(none), len(some))
-    weighted = [(place, float(v["idf_share"])) for place, v in filled if v.get("idf_share") is not None]
-    if len(weighted) < LEAST_FOR_TERCILES:
-        return None
-    parts = _terciles(weighted)
-    return Split("share", parts, n_blank, len(none), len(some)) if len(parts) > 1 else None
+    return filled, none, some, len(known) - len(filled)
 
 
 def _terciles(shares: Sequence[tuple[int, float]]) -> tuple[Part, ...]:
@@ -124,11 +153,11 @@ def lexical_cell(document: ResultDocument) -> CellResult | None:
     )
 
 
-def stratify(document: ResultDocument, split: Split, metric: str) -> Split:
+def stratify(document: ResultDocument, split: Split, metric: str, compare: bool = True) -> Split:
     """``split`` with every measured cell's means and paired differences from BM25.
 
     Bootstrap intervals and p values as in :func:`harness.rows.paired`; Holm's correction is over all
-    cells and parts at once.
+    cells and parts at once. Without ``compare`` there are means alone.
     """
     reference = lexical_cell(document)
     cells = [cell for cell in document.cells if _values(cell, metric)]
@@ -136,7 +165,7 @@ def stratify(document: ResultDocument, split: Split, metric: str) -> Split:
     pairs = []
     for number, part in enumerate(split.parts):
         for cell in cells:
-            if reference is not None and cell is not reference and _values(reference, metric):
+            if compare and reference is not None and cell is not reference and _values(reference, metric):
                 wanted.append((number, cell.key.cell_id))
                 pairs.append((_picked(cell, metric, part), _picked(reference, metric, part)))
     versus: list[dict[str, Difference]] = [{} for _ in split.parts]

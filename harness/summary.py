@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.agreement import agreement_sentences
+from harness.audit_findings import audit_sentences
+from harness.margins import parse_margins
 from harness.metrics import Metric
 from harness.naming import provider_name
-from harness.render.format import interval, megabytes, p_value, percent, score, seconds, signed
+from harness.pairwise import Pair, all_pairs
+from harness.pairwise_findings import evidence, margin_sentences, rival_sentences, tally, would_tell
+from harness.render.format import interval, megabytes, percent, score, seconds
 from harness.rerank_findings import rerank_sentences
 from harness.results import ResultDocument
 from harness.rows import Difference, Row, clean, differences, main_metric, make_rows, strata
 from harness.rows import winner as best_of
 from harness.strata_findings import overlap_sentences
+from harness.tag_findings import tag_sentences
 from rag_core.errors import RagCoreError
 
 __all__ = ["Verdict", "metric_title", "reasons", "verdict"]
@@ -36,7 +41,7 @@ class Verdict:
         metric: the metric they speak of.
         winner, runner_up: cell ids; None where there is none.
         against_baseline: the winner's difference from the baseline, corrected for all such comparisons.
-        against_runner_up: from the runner-up, corrected for the winner's comparisons with every cell.
+        against_runner_up: from the runner-up, corrected for all pairs of cells.
         headline_change: relative change against the baseline on the headline queries.
         equals: ids of the cells that cannot be told apart from the winner, best first.
         cautions: the last of ``sentences``: what limits the verdict.
@@ -79,18 +84,22 @@ def verdict(document: ResultDocument, metric: str | None = None) -> Verdict:
         (row for row in rows if row.ok and row is not best and not row.doubt), key=lambda r: -_mean(r)
     )
     seed = int(document.spec.get("seed") or 0)
-    apart = differences([(best.cell, row.cell) for row in others], metric, seed)
-    equals = [row for row, found in zip(others, apart) if found is None or not found.sure]
+    pairs = all_pairs([row.cell for row in (best, *others)], metric, seed)
+    apart = {pair.other: pair for pair in pairs if pair.better == best.cell.key.cell_id}
+    equals = [row for row in others if not (pair := apart.get(row.cell.key.cell_id)) or not pair.sure]
     baseline = next((row for row in rows if row.is_baseline and row.ok), None)
     change = _headline_change(best, baseline)
     sentences = [
         _winner_sentence(document, best, metric, doubted),
-        *_baseline_sentences(best, baseline, rows, change),
-        *_rival_sentences(others, apart, equals),
+        *_baseline_sentences(best, baseline, rows, change, apart),
+        *rival_sentences(others, apart, equals),
+        *margin_sentences(others, apart, parse_margins(document.spec.get("margins") or ()).get(metric)),
         *rerank_sentences(rows, best, metric, seed),
         *overlap_sentences(document, rows, metric),
+        *tag_sentences(document, rows, metric),
         *_cost_sentences(best, baseline, equals),
         *agreement_sentences(document),
+        *audit_sentences(document, rows),
         *cautions,
     ]
     return Verdict(
@@ -99,11 +108,16 @@ def verdict(document: ResultDocument, metric: str | None = None) -> Verdict:
         winner=best.cell.key.cell_id,
         runner_up=others[0].cell.key.cell_id if others else None,
         against_baseline=best.versus,
-        against_runner_up=apart[0] if apart else None,
+        against_runner_up=_difference(apart, others[0]) if others else None,
         headline_change=change,
         equals=tuple(row.cell.key.cell_id for row in equals),
         cautions=cautions,
     )
+
+
+def _difference(apart: Mapping[str, Pair], row: Row) -> Difference | None:
+    pair = apart.get(row.cell.key.cell_id)
+    return pair.difference if pair else None
 
 
 def _mean(row: Row) -> float:
@@ -122,16 +136,6 @@ def _winner_sentence(document: ResultDocument, best: Row, metric: str, doubted: 
     return f"{best.label} scores highest: {own}."
 
 
-def _evidence(found: Difference) -> str:
-    """``+0.289 (+55 %), 95 % interval +0.200 to +0.380, corrected p < 0.001``."""
-    relative = f" ({percent(found.relative)})" if found.relative is not None else ""
-    p = p_value(found.adjusted)
-    return (
-        f"{signed(found.mean)}{relative}, 95 % interval {signed(found.low)} to {signed(found.high)}, "
-        f"corrected p {p if p.startswith('<') else f'= {p}'}"
-    )
-
-
 def _headline_change(best: Row, baseline: Row | None) -> float | None:
     if baseline is None or best is baseline or not baseline.headline or best.headline is None:
         return None
@@ -139,7 +143,7 @@ def _headline_change(best: Row, baseline: Row | None) -> float | None:
 
 
 def _baseline_sentences(
-    best: Row, baseline: Row | None, rows: Sequence[Row], change: float | None
+    best: Row, baseline: Row | None, rows: Sequence[Row], change: float | None, apart: Mapping[str, Pair]
 ) -> list[str]:
     if baseline is None:
         return ["Nothing is compared with the baseline: it was not measured."]
@@ -150,12 +154,16 @@ def _baseline_sentences(
     if best.versus is None:
         out.append(f"The difference from {name} was not measured: no query has both values.")
     elif best.versus.sure:
-        out.append(f"It beats {name}: {_evidence(best.versus)}.")
+        out.append(f"It beats {name}: {evidence(best.versus)}.")
     else:
-        out.append(f"It cannot be told apart from {name}: {_evidence(best.versus)}.")
+        out.append(f"It cannot be told apart from {name}: {evidence(best.versus)}.")
     compared = sum(row.versus is not None for row in rows)
     if out and best.versus is not None and compared > 1:
         out[-1] = out[-1][:-1] + f" (Holm, {compared} comparisons)."
+    pair = apart.get(baseline.cell.key.cell_id)
+    if pair is not None:
+        more = "" if best.versus is None or best.versus.sure else would_tell(pair, compared)
+        out[-1] = out[-1][:-1] + f"; {tally(pair)}" + (f": {more}." if more else ".")
     if best.headline is not None and baseline.headline is not None:
         relative = f" ({percent(change)})" if change is not None else ""
         out.append(
@@ -163,26 +171,6 @@ def _baseline_sentences(
             f"against the baseline's {score(baseline.headline)}{relative}."
         )
     return out
-
-
-def _rival_sentences(
-    others: Sequence[Row], apart: Sequence[Difference | None], equals: Sequence[Row]
-) -> list[str]:
-    if not others or all(row.is_baseline for row in others):
-        return []
-    runner_up, found = others[0], apart[0]
-    about = f"the runner-up {runner_up.label} ({score(_mean(runner_up))})"
-    if found is None:
-        first = f"The difference from {about} was not measured: no query has both values."
-    elif found.sure:
-        first = f"It is ahead of {about}: {_evidence(found)}."
-    else:
-        first = f"It cannot be told apart from {about}: {_evidence(found)}."
-    more = [row for row in equals if row is not runner_up]
-    if not more:
-        return [first]
-    named = ", ".join(f"{row.label} ({score(_mean(row))})" for row in more)
-    return [first, f"Nor from: {named}." if runner_up in equals else f"Not told apart either: {named}."]
 
 
 def _cost(row: Row) -> str:
@@ -268,7 +256,7 @@ def _fusion_cautions(document: ResultDocument, rows: Sequence[Row], metric: str)
         yield (
             f"Fusion does not pay for {name}: {row.label} "
             f"{score(_mean(row))} is below its better leg, "
-            f"{leg.label} {score(_mean(leg))}: {_evidence(gap)}{sure}."
+            f"{leg.label} {score(_mean(leg))}: {evidence(gap)}{sure}."
         )
 
 

@@ -10,16 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.datasets import Dataset
-from harness.metrics import evaluate
+from harness.judged_rows import JudgedRows, number_documents
+from harness.judging import judge_arrays
+from harness.metrics import evaluated_queries
 from harness.parity import DIFFERS, agree
 from harness.sweep_plan import WHOLE_CORPUS, SweepSpec, chosen_documents
 from harness.sweep_result import VariantResult
 from harness.sweep_worker import QUERY_FILE, REFERENCE, chosen_queries, point_file
-from rag_core.types import Ranking
 
 __all__ = ["judge_points", "reference_of", "vector_folder"]
 
 Vectors = NDArray[np.float32]
+METRIC = "ndcg@10"
 #: Documents whose vectors stand in for queries where a data set has none.
 STAND_INS = 20
 
@@ -101,17 +103,19 @@ class _Judge:
     """nDCG@10 of exact search over a small corpus; no values where only part of the corpus is at hand."""
 
     def __init__(self, doc_ids: Sequence[str], query_ids: Sequence[str], dataset: Dataset) -> None:
-        self._doc_ids, self._query_ids, self._dataset = doc_ids, query_ids, dataset
+        number = number_documents(doc_ids)
+        self._numbers = np.array([number[doc_id] for doc_id in doc_ids], np.int32)
+        row_of = {query_id: row for row, query_id in enumerate(query_ids)}
+        evaluated = [q for q in evaluated_queries(dataset.relevance) if q in row_of]
+        self._rows = np.array([row_of[query_id] for query_id in evaluated], np.int64)
+        self._judged = JudgedRows.from_grades(dataset.relevance, evaluated, number)
         stored = sum(not document.is_empty for document in dataset.documents)
         self._whole = stored == len(doc_ids) and stored <= WHOLE_CORPUS and bool(query_ids)
 
     def values(self, documents: Vectors, queries: Vectors) -> list[float]:
         """One value per judged query, in the order of their ids."""
-        if not self._whole or not np.isfinite(queries @ documents.T).all():
+        if not self._whole or not np.isfinite(scores := queries @ documents.T).all():
             return []
-        run = {
-            query_id: Ranking.from_scores(zip(self._doc_ids, map(float, row))).top(10)
-            for query_id, row in zip(self._query_ids, queries @ documents.T)
-        }
-        grades = {query_id: self._dataset.relevance.get(query_id, {}) for query_id in self._query_ids}
-        return [float(value) for value in evaluate(run, grades, ["ndcg@10"])["ndcg@10"]]
+        everywhere = np.broadcast_to(self._numbers, (len(self._rows), len(self._numbers)))
+        found = judge_arrays(everywhere, self._judged, [METRIC], scores[self._rows])[METRIC]
+        return [float(value) for value in found]

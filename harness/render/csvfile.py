@@ -6,48 +6,36 @@ import csv
 import io
 from pathlib import Path
 
+from harness.frames import Table, cell_table
+from harness.render.strata import CSV_FILE, strata_csv
 from harness.results import ResultDocument, write_atomic
-from harness.rows import make_rows, metric_names
-from harness.tables import header, records
+from harness.rows import main_metric, make_rows
 
-__all__ = ["FILE", "render", "write"]
+__all__ = ["FILE", "as_csv", "render", "write"]
 
 FILE = "cells.csv"
-MORE = ("headline", "delta", "delta_low", "delta_high", "p_corrected", "reason")
 
 
-def render(document: ResultDocument) -> str:
-    """The columns of ``bench show``, each metric's interval, then the difference from the baseline.
-
-    ``headline`` is the main metric's mean over the headline queries; ``delta`` … ``p_corrected`` the main
-    metric's difference from the baseline, its 95 % interval and Holm-corrected p value.
-    """
-    metrics = metric_names(document)
-    columns = header(document)
-    bounds = [f"{name}_{end}" for name in metrics for end in ("low", "high")]
+def as_csv(table: Table) -> str:
+    """``table`` with a line of names first, as the csv module quotes it."""
     buffer = io.StringIO()
     out = csv.writer(buffer, lineterminator="\n")
-    out.writerow([*columns, *bounds, *MORE])
-    for row, record in zip(make_rows(document), records(document)):
-        found = row.versus
-        out.writerow(
-            [
-                *(record[name] for name in columns),
-                *(
-                    getattr(row.cell.metrics.get(name), end, None)
-                    for name in metrics
-                    for end in ("low", "high")
-                ),
-                row.headline,
-                *((found.mean, found.low, found.high, found.adjusted) if found else [None] * 4),
-                row.cell.reason,
-            ]
-        )
+    out.writerow(table.columns)
+    out.writerows(table.lines)
     return buffer.getvalue()
 
 
+def render(document: ResultDocument) -> str:
+    """The columns of :func:`harness.frames.cell_table`."""
+    return as_csv(cell_table(document))
+
+
 def write(document: ResultDocument, folder: Path) -> list[Path]:
-    """Write ``cells.csv`` into ``folder``."""
+    """Write ``cells.csv`` into ``folder``, and ``strata.csv`` where the queries fall into parts."""
     path = folder / FILE
     write_atomic(path, render(document))
-    return [path]
+    parts = strata_csv(document, make_rows(document), main_metric(document))
+    if not parts:
+        return [path]
+    write_atomic(folder / CSV_FILE, parts)
+    return [path, folder / CSV_FILE]

@@ -33,10 +33,12 @@ FILE = "report.html"
 SCRIPTS = ("common.js", "table.js", "tradeoff.js", "queries.js")
 #: Group of sections → its heading and what it is called in the list of contents.
 GROUPS = {
+    "sure": ("How sure that is", "Certainty"),
     "metrics": ("All metrics", "Metrics"),
     "strata": ("By kind of query", "Kinds of query"),
     "losses": ("Where relevant documents were lost", "Losses"),
     "reranking": ("Reranking", "Reranking"),
+    "audits": ("What the texts and labels say", "Audits"),
     "cost": ("Cost", "Cost"),
     "agreement": ("Agreement between implementations", "Agreement"),
     "speed": ("Latency, cold start and throughput", "Latency"),
@@ -46,7 +48,7 @@ GROUPS = {
 #: Sections whose figures stand in bars above them: the table opens when it is asked for.
 FOLDED = ("Median latency by stage, ms", "Where relevant documents were lost", "Warm latency of a query")
 #: Groups above the queries; the others stand below.
-ABOVE = ("speed", "metrics", "strata", "losses", "reranking", "cost", "agreement")
+ABOVE = ("sure", "speed", "metrics", "strata", "losses", "reranking", "audits", "cost", "agreement")
 
 
 def write(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from harness.render import blocks, economics, plots
 from harness.render.attribution import lost_documents
+from harness.render.audits import label_health, texts_and_roles
 from harness.render.cost import cost
 from harness.render.format import (
     MISSING,
@@ -19,11 +20,13 @@ from harness.render.format import (
     score,
     signed,
 )
+from harness.render.pairwise import how_sure
 from harness.render.stores import stores
-from harness.render.strata import by_overlap
+from harness.render.strata import by_overlap, by_tags
+from harness.render.thresholds import score_thresholds
 from harness.render.variants import agreement
 from harness.results import ResultDocument, write_atomic
-from harness.rows import Row, clean, main_metric, make_rows, metric_names, strata
+from harness.rows import Row, clean, main_metric, make_rows, metric_names
 from harness.summary import metric_title, verdict
 from harness.tables import MARK, pipe_table
 from rag_core.errors import MissingExtraError
@@ -64,6 +67,7 @@ def render(document: ResultDocument, figures: Sequence[str] = (), plot_note: str
         f"# {_title(document)}\n",
         "## Verdict\n\n" + "".join(f"- {blocks.escape(sentence)}\n" for sentence in said.sentences),
         "## Results\n\n" + _main_table(rows, metric),
+        *found.pop("sure"),
         *found.pop("metrics"),
         _plots(figures, plot_note),
         *(section for group in found.values() for section in group),
@@ -78,14 +82,15 @@ def grouped(document: ResultDocument, rows: Sequence[Row]) -> dict[str, list[str
     """
     metric = main_metric(document)
     made = {
+        "sure": [how_sure(document, rows, metric)],
         "metrics": [_other_metrics(document, rows), _headline(document, rows, metric)],
-        "strata": [
-            _strata(document, rows, "lang", f"## {metric_title(metric)} by language of the query"),
-            _strata(document, rows, "kind", f"## {metric_title(metric)} by kind of query"),
-            by_overlap(document, rows, metric),
-        ],
+        "strata": [by_tags(document, rows, metric), by_overlap(document, rows, metric)],
         "losses": [lost_documents(rows)],
-        "reranking": [economics.reranking(rows, int(document.spec.get("seed") or 0))],
+        "reranking": [
+            economics.reranking(rows, int(document.spec.get("seed") or 0)),
+            score_thresholds(rows, int(document.spec.get("seed") or 0)),
+        ],
+        "audits": [texts_and_roles(document, rows), label_health(document, rows, metric)],
         "cost": [cost(document, rows)],
         "agreement": [agreement(document)],
         "speed": [blocks.speed(rows), blocks.stages(rows), stores(rows)],
@@ -191,14 +196,3 @@ def _plots(figures: Sequence[str], note: str) -> str:
     if not shown:
         return ""
     return "## Plots\n\n" + "\n".join(f"![{figure.alt}]({figure.stem}.svg)\n" for figure in shown)
-
-
-def _strata(document: ResultDocument, rows: Sequence[Row], tag: str, heading: str) -> str:
-    metric = main_metric(document)
-    found = strata(document, tag, metric)
-    measured = [row for row in rows if row.ok]
-    if not found or not measured:
-        return ""
-    body = [[row.label, *(score(part.means.get(row.cell.key.cell_id)) for part in found)] for row in measured]
-    columns = ["system", *(f"{part.value} (n = {part.n})" for part in found)]
-    return f"{heading}\n\n" + pipe_table(columns, body, numeric=len(found))

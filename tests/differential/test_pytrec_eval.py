@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -77,3 +81,19 @@ def test_a_large_run_with_hundreds_of_ties():
     for row, query_id in enumerate(evaluated_queries(relevance)):
         for measure, metric in MEASURES.items():
             assert found[metric][row] == pytest.approx(expected[query_id][measure], abs=1e-12), metric
+
+
+def test_two_thousand_queries_of_all_kinds_three_ways(monkeypatch):
+    """The benchmark runs 20,000 of them."""
+    path = Path(__file__).resolve().parents[2] / "benchmarks" / "metric_parity.py"
+    spec = importlib.util.spec_from_file_location("metric_parity", path)
+    parity = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "metric_parity", parity)  # a dataclass looks its module up
+    spec.loader.exec_module(parity)
+    found = parity.compared(2_300, seed=3)
+    assert set(found) == {"ranked lists", "dicts of scores", "arrays"}
+    for way, one in found.items():
+        assert one.queries >= 2_000, way
+        assert one.values == one.queries * 30, way
+        assert one.tied > 0.9, way
+        assert (one.differing, one.largest) == (0, pytest.approx(0, abs=1e-12)), way

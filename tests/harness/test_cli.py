@@ -111,6 +111,33 @@ def test_show_prints_what_scripts_rely_on(result: Path) -> None:
     assert "nDCG@10" in bench("show", str(result)).stdout
 
 
+def test_show_writes_a_row_per_query_for_a_notebook(result: Path, tmp_path: Path) -> None:
+    file = tmp_path / "queries.csv"
+    done = bench("show", str(result), "--format", "csv", "--rows", "queries", "--out", str(file))
+    judged = len(load_result(result).dataset["query_ids"])
+    assert done.stdout.startswith(f"{file}: {4 * judged} rows of ")
+    assert file.read_text(encoding="utf-8").startswith("data,provider,")
+    done = bench("show", str(result), "--format", "parquet")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "bench: Parquet is not for a terminal; name a file: --format parquet --out FILE\n"
+
+
+def test_a_margin_is_given_to_the_run_or_to_the_report(result: Path, tmp_path: Path) -> None:
+    done = bench("report", str(result), "--out", str(tmp_path), "--margin", "ndcg@10=0.9")
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "Not shown to be within 0.9 of the best, nor to be worse by more (one-sided 95 % bound): " in text
+    assert "; about 30 queries would show it of each that is equal in truth." in text  # `mini` has seven
+    assert "| margin 0.9 |" in text
+    done = bench("report", str(result), "--out", str(tmp_path), "--margin", "ndcg@10")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("bench: margin 'ndcg@10'; accepted: metric=number")
+    given = ["run", "--data", "mini", "--provider", "fake", "--pipeline", "bm25", "--margin", "ndcg@10=0.9"]
+    done = bench(*given, "--out", str(tmp_path / "run"))
+    assert done.returncode == 0, done.stderr
+    assert load_result(tmp_path / "run").spec["margins"] == ["ndcg@10=0.9"]
+
+
 def test_report_writes_again_the_same(result: Path, tmp_path: Path) -> None:
     done = bench("report", str(result), "--out", str(tmp_path))
     assert done.returncode == 0
@@ -224,3 +251,21 @@ def test_the_default_folder_is_dated_and_never_mixed(tmp_path: Path) -> None:
 
 def test_no_argument_shows_help() -> None:
     assert "Usage" in bench().stdout + bench().stderr
+
+
+def test_a_threshold_and_the_audit_of_prompts_are_options(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    options = ("--provider", "fake-e5-small", "--reranker", "fake-overlap", "--out", str(out))
+    done = bench("run", "--data", "mini", *options, "--score-threshold", "0.2", "--audit-prefixes")
+    assert done.returncode == 0, done.stderr
+    document = json.loads((out / "result.json").read_text())
+    assert (document["spec"]["score_threshold"], document["spec"]["audit_prefixes"]) == (0.2, True)
+    [reranked] = [cell for cell in document["cells"] if cell["key"]["pipeline"] == "hybrid+rerank"]
+    assert reranked["settings"]["score_threshold"] == 0.2
+    report = (out / "report.md").read_text()
+    for heading in ("## Score thresholds", "### What the prompts are worth", "## Label health"):
+        assert heading in report
+    assert "before the score threshold of 0.2" in report
+    again = bench("run", "--data", "mini", *options, "--score-threshold", "0.3", "--audit-prefixes")
+    assert again.returncode == 2
+    assert "score_threshold: 0.2 / 0.3" in again.stderr

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from harness import significance
+from harness import resampling, significance
 from harness.significance import (
     binomial_interval,
     bootstrap_interval,
@@ -52,7 +52,7 @@ def test_interval_covers_the_true_mean_about_as_often_as_it_says():
 
 def test_interval_in_blocks_has_the_same_size(monkeypatch):
     whole = bootstrap_interval(VALUES, resamples=4000)
-    monkeypatch.setattr(significance, "BLOCK", 1000)
+    monkeypatch.setattr(resampling, "BLOCK", 1000)
     assert bootstrap_interval(VALUES, resamples=4000) == pytest.approx(whole, abs=0.01)
 
 
@@ -64,11 +64,11 @@ def test_constant_values_have_no_spread(values):
 def test_percentiles_stand_in_where_the_correction_is_not_finite():
     # every resampled mean lies on one side: no finite bias
     data = np.array([0.2, 0.4, 0.9])
-    assert significance._bca_levels(data, np.full(100, 0.1), 0.95) == pytest.approx([0.025, 0.975])
+    assert resampling.bca_levels(data, np.full(100, 0.1), 0.95) == pytest.approx([0.025, 0.975])
     # bias and skewness so strong that the acceleration turns the scale round
     skewed = np.array([0.0] * 30 + [1.0])
     means = np.array([0.0] * 1 + [1.0] * 9999)
-    assert significance._bca_levels(-skewed, means - 0.5, 0.9999) == pytest.approx([0.00005, 0.99995])
+    assert resampling.bca_levels(-skewed, means - 0.5, 0.9999) == pytest.approx([0.00005, 0.99995])
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 40, 1500])
@@ -128,7 +128,7 @@ def test_few_queries_are_tested_exactly():
 def test_random_patterns_agree_with_the_exact_test(monkeypatch):
     values = np.random.default_rng(8).normal(0.15, 0.4, 13)
     exact = paired_difference(values, np.zeros(13)).p_value
-    monkeypatch.setattr(significance, "EXACT_QUERIES", 0)
+    monkeypatch.setattr(resampling, "EXACT_QUERIES", 0)
     sampled = paired_difference(values, np.zeros(13), permutations=20_000).p_value
     assert 0.01 < exact < 0.9
     assert sampled == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / 20_000))
@@ -148,12 +148,22 @@ def test_many_queries_agree_with_scipy():
 
 
 def test_a_clear_difference_never_has_p_value_0():
-    assert paired_difference(np.full(100, 0.9), np.linspace(0, 0.4, 100)).p_value == 1 / 10_001
+    clear = paired_difference(np.full(100, 0.9), np.linspace(0, 0.4, 100)).p_value
+    assert 2**-99 <= clear < 1e-15  # all signs alike: the exact value is 2 in 2 ** 100
+    assert paired_difference(np.full(5000, 0.9), np.zeros(5000)).p_value > 0
+
+
+def test_the_bound_of_what_no_pattern_reached_is_never_below_the_exact_value():
+    generator = np.random.default_rng(4)
+    for n in (4, 9, 13):
+        for _ in range(30):
+            values = generator.normal(0.5, 0.6, n)
+            assert significance._at_most(values) >= resampling.exact_p(values)
 
 
 def test_p_values_under_no_difference_are_spread_evenly():
     generator = np.random.default_rng(21)
-    p_values = [significance._sign_flip_p(generator.normal(0, 1, 12), 0, 0) for _ in range(300)]
+    p_values = [resampling.exact_p(generator.normal(0, 1, 12)) for _ in range(300)]
     assert np.mean(np.array(p_values) <= 0.1) == pytest.approx(0.1, abs=0.05)
 
 

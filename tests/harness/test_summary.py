@@ -34,7 +34,7 @@ def test_winner_evidence_and_price(document: ResultDocument) -> None:
         "e5-small · hybrid scores highest: nDCG@10 0.796 (95 % interval 0.740–0.839, 40 judged queries)."
     )
     assert said.sentences[1].startswith("It beats the baseline (fake · hybrid, 0.425): +0.370 (+87 %), 95 %")
-    assert said.sentences[1].endswith("corrected p < 0.001 (Holm, 5 comparisons).")
+    assert said.sentences[1].endswith("corrected p < 0.001 (Holm, 5 comparisons); wins 37, ties 0, losses 3.")
     assert (
         "On the 5 headline queries it reaches 0.687 against the baseline's 0.498 (+38 %)." in said.sentences
     )
