@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.audit import audit, prefix_comparison
 from harness.datasets import Dataset
 from harness.fusing import FusedLists, Lexical, fuse_lists
 from harness.parity import RULES, cosines
@@ -20,6 +21,7 @@ from harness.results import CellKey, CellResult, file_name
 from harness.spending import Meter, Spending, is_replayed
 from harness.stages import Job, language_warning, stat
 from harness.store_recall import store_recall
+from harness.thresholds import record
 from harness.timing import timed
 from harness.variants import SELF_CHECK, save_vectors
 from rag_core.analysis import Analyser
@@ -125,6 +127,8 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
         emit(
             "cell", cell=_plain(replace(unclocked(cell, embed=is_replay[0], rerank=is_replay[1]), cost=cost))
         )
+        if base.audit:
+            base.audit["prefixes"] = None  # one value a query: in the first cell of a provider alone
 
     def embed_query(query: Query) -> Ranking:
         query_vectors[query.query_id] = embedder.embed([query.text], role="query")[0]
@@ -140,6 +144,12 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
         if query.query_id not in embedded.failed:
             asked[row] = query_vectors[query.query_id]
     save_vectors(Path(job["vectors"]), vectors, asked)
+    base.audit = audit(this, embedder, documents)
+    if not base.audit["estimated"]:  # a provider counts calls, warm-ups and further rounds included
+        base.counts |= {f"n_truncated_{part}": base.audit[part]["cut"] for part in ("documents", "queries")}
+    if this.spec.audit_prefixes:
+        compared = prefix_comparison(this, embedder, documents, vectors, asked, spending, emit)
+        base.audit["prefixes"] = compared
     rerankers: dict[str, tuple[Reranker, list[str]] | str] = {}
     rerank_load_s: dict[str, float] = {}
     for number, store_name in enumerate(dict.fromkeys(key.store for key in this.wanted)):
@@ -169,7 +179,9 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
         for key in (k for k in this.wanted if k.store == store_name):
             key = replace(key, dtype=fingerprint.dtype)
             if key.pipeline == "vector":
-                give(this.cell(key, searched.rankings, searched.failed, stages, here))
+                cell = this.cell(key, searched.rankings, searched.failed, stages, here)
+                cell.thresholds = _vector_scores(this, searched.rankings)
+                give(cell)
                 continue
             assert lexical is not None  # the runner asks for the lists whenever a hybrid cell is wanted
             if key.fusion not in fused:
@@ -203,6 +215,13 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
             found, used = reordered[place]
             give(found.cell(key, hybrid, own), used)
         store.close()
+
+
+def _vector_scores(this: Job, rankings: Mapping[str, Ranking]) -> dict[str, Any]:
+    """The cosines of each query's pool, as far as a result keeps them."""
+    pools = {q: found.top(this.spec.candidate_pool) for q, found in rankings.items() if len(found)}
+    scored = {q: tuple(zip(pool.doc_ids, pool.scores)) for q, pool in pools.items()}
+    return record(scored, this.dataset.relevance, [query.query_id for query in this.queries], "vector")
 
 
 def _import(spec: Spec) -> None:

@@ -7,7 +7,7 @@ import math
 import os
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -121,8 +121,11 @@ class CellResult:
     sum per query stands in ``total_s``. ``rerank`` is what :func:`harness.economics.economics` found, of a
     reranked cell. ``cost`` holds the values of :class:`harness.cost.Usage` under ``embed`` and, of a
     reranked cell, ``rerank``. ``attribution`` is what :func:`harness.attribution.totals` counted; each
-    relevant document stands in its ``file`` in runs/. ``load``, which ``bench load`` adds, holds ``workers``,
-    ``peak_rss_bytes`` and ``levels``, each what :func:`harness.load.level` gives.
+    relevant document stands in its ``file`` in runs/. ``thresholds`` is what
+    :func:`harness.thresholds.record` kept, of a vector or a reranked cell; ``audit`` what
+    :func:`harness.audit.audit` found of the provider; ``judged_at_10`` the judged share of the first 10
+    per judged query. ``load``, which ``bench load`` adds, holds ``workers``, ``peak_rss_bytes`` and
+    ``levels``, each what :func:`harness.load.level` gives.
     """
 
     key: CellKey
@@ -143,6 +146,9 @@ class CellResult:
     rerank: dict[str, Any] | None = None
     cost: dict[str, Any] | None = None
     attribution: dict[str, Any] | None = None
+    thresholds: dict[str, Any] | None = None
+    audit: dict[str, Any] | None = None
+    judged_at_10: list[float | None] | None = None
     load: dict[str, Any] | None = None
 
     def mean(self, metric: str) -> float | None:
@@ -169,7 +175,9 @@ class ResultDocument:
     ``licence``, ``query_ids`` (the judged ones, sorted: the order of every ``per_query``),
     ``query_tags`` (query id → tags), ``query_overlap`` (query id → values of
     :class:`harness.overlap.Overlap`; not in older files), ``headline`` (query ids), ``n_documents``,
-    ``n_documents_empty``, ``n_queries``, ``n_judgements``, ``n_without_relevant``.
+    ``n_documents_empty``, ``n_queries``, ``n_judgements``, ``n_judgements_relevant`` and ``near_duplicates``
+    (see :mod:`harness.describe`; neither in older files),
+    ``n_without_relevant``.
     ``baseline`` is the cell id of the baseline, or null when it did not run.
     ``parity`` holds one entry per provider that shares a model with another one, or whose vectors
     change with their neighbours; its fields stand in :mod:`harness.variants`.
@@ -217,7 +225,7 @@ class ResultDocument:
 
     def as_dict(self) -> dict[str, Any]:
         """Strict JSON values: numpy numbers are plain, NaN and infinities null."""
-        return strict(asdict(self))  # type: ignore[no-any-return]
+        return strict(self)  # type: ignore[no-any-return]
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ResultDocument:
@@ -233,11 +241,18 @@ class ResultDocument:
 
 
 def strict(value: Any) -> Any:
-    """``value`` as strict JSON holds it. Keys become strings; not-a-number and infinities become None."""
+    """``value`` as strict JSON holds it. Keys become strings; not-a-number and infinities become None.
+
+    A dataclass becomes an object of its fields.
+    """
     if isinstance(value, Mapping):
         return {str(key): strict(item) for key, item in value.items()}
+    if isinstance(value, list) and set(map(type, value)) == {float} and math.isfinite(sum(value)):
+        return value.copy()  # most of a result is long lists of samples: no call for each number
     if isinstance(value, (list, tuple, set, frozenset)):
         return [strict(item) for item in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {one.name: strict(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, np.ndarray):
         return strict(value.tolist())
     if isinstance(value, np.generic):

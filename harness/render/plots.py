@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ __all__ = [
     "OTHER_MARK",
     "PIPELINE_MARKS",
     "Plot",
+    "draw_all",
     "headline",
     "new_figure",
     "require",
@@ -85,8 +87,12 @@ class Plot:
     draw: Callable[[ResultDocument, Sequence[Row], Verdict], Any]
 
 
-def require() -> None:
-    """Raise MissingExtraError where matplotlib cannot be imported."""
+def require(*, load: bool = True) -> None:
+    """Raise MissingExtraError where matplotlib cannot be imported; without ``load``, is not installed."""
+    if not load:
+        if find_spec("matplotlib") is None:
+            raise MissingExtraError("plots", "matplotlib", "plots")
+        return
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
@@ -101,7 +107,11 @@ def write(document: ResultDocument, folder: Path) -> list[Path]:
     """
     require()
     document = clean(document)
-    rows, said = make_rows(document), verdict(document)
+    return draw_all(document, make_rows(document), verdict(document), folder)
+
+
+def draw_all(document: ResultDocument, rows: Sequence[Row], said: Verdict, folder: Path) -> list[Path]:
+    """:func:`write` for a caller that has the rows and the verdict of a clean document."""
     written = []
     with styled():
         for plot in FIGURES:
@@ -156,9 +166,10 @@ def headline(axes: Any, finding: str, detail: str) -> None:
     second = axes.set_title(
         "\n".join(textwrap.wrap(detail, 105)), loc="left", fontsize=11, fontweight="normal", color=GREY
     )
-    figure.draw_without_rendering()  # where the axes begin is known only after a draw
+    figure.get_layout_engine().execute(figure)  # where the axes begin is known only then
     pixels = figure.transFigure.transform((left, 0))
     second.set_x(axes.transAxes.inverted().transform(pixels)[0])
+    figure.set_layout_engine("none")  # it stays as it is now: a layout takes as long as drawing, each time
 
 
 def _finding(rows: Sequence[Row], said: Verdict, metric: str) -> str:
@@ -298,10 +309,20 @@ def draw_load(document: ResultDocument, rows: Sequence[Row], said: Verdict) -> A
     return load_plot.draw_load(document, rows, said)
 
 
+def draw_thresholds(document: ResultDocument, rows: Sequence[Row], said: Verdict) -> Any:
+    """See :func:`harness.render.threshold_plot.draw_thresholds`, which builds on this module."""
+    from harness.render import threshold_plot
+
+    return threshold_plot.draw_thresholds(document, rows, said)
+
+
 FIGURES = (
     Plot("quality", "Quality of each system with its 95 % interval, against the baseline", draw_quality),
     Plot("quality_latency", "Quality of each system against its latency at p95", draw_quality_latency),
     Plot("latency_stages", "Median latency of each system by stage, stacked", draw_stages),
     Plot("rerank_depth", "Quality and latency against the depth of reranking", draw_rerank_depth),
     Plot("load", "Latency at p95 and its waiting against the number of clients", draw_load),
+    Plot(
+        "thresholds", "Answers kept and false ones let through against the score threshold", draw_thresholds
+    ),
 )
