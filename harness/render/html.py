@@ -33,6 +33,7 @@ FILE = "report.html"
 SCRIPTS = ("common.js", "table.js", "tradeoff.js", "queries.js")
 #: Group of sections → its heading and what it is called in the list of contents.
 GROUPS = {
+    "recommendation": ("Recommendation", "Recommendation"),
     "sure": ("How sure that is", "Certainty"),
     "metrics": ("All metrics", "Metrics"),
     "strata": ("By kind of query", "Kinds of query"),
@@ -48,7 +49,10 @@ GROUPS = {
 #: Sections whose figures stand in bars above them: the table opens when it is asked for.
 FOLDED = ("Median latency by stage, ms", "Where relevant documents were lost", "Warm latency of a query")
 #: Groups above the queries; the others stand below.
-ABOVE = ("sure", "speed", "metrics", "strata", "losses", "reranking", "audits", "cost", "agreement")
+ABOVE = (
+    "recommendation", "sure", "speed", "metrics", "strata", "losses", "reranking", "audits", "cost",
+    "agreement",
+)  # fmt: skip
 
 
 def write(

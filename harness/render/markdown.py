@@ -68,7 +68,7 @@ def render(document: ResultDocument, figures: Sequence[str] = (), plot_note: str
     sections = [
         f"# {_title(document)}\n",
         "## Verdict\n\n" + "".join(f"- {blocks.escape(sentence)}\n" for sentence in said.sentences),
-        recommendation(document, rows),
+        *found.pop("recommendation"),
         "## Results\n\n" + _main_table(rows, metric),
         *found.pop("sure"),
         *found.pop("metrics"),
@@ -85,6 +85,7 @@ def grouped(document: ResultDocument, rows: Sequence[Row]) -> dict[str, list[str
     """
     metric = main_metric(document)
     made = {
+        "recommendation": [recommendation(document, rows)],
         "sure": [how_sure(document, rows, metric)],
         "metrics": [_other_metrics(document, rows), _headline(document, rows, metric)],
         "strata": [by_tags(document, rows, metric), by_overlap(document, rows, metric)],
