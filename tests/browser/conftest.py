@@ -47,7 +47,7 @@ class Tab:
     requests: list[str] = field(default_factory=list)
 
 
-@pytest.fixture(scope="module")  # its event loop stays in this thread as long as it is open: asyncio tests follow
+@pytest.fixture(scope="module")  # while it is open its event loop is in the way of tests that use asyncio
 def browser() -> Iterator[Any]:
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     program = next((found for name in NAMES if (found := shutil.which(name))), None)
