@@ -19,6 +19,7 @@ from harness.render.format import (
     score,
     signed,
 )
+from harness.render.fusion import fusion
 from harness.render.pairwise import how_sure
 from harness.render.stores import stores
 from harness.render.strata import by_overlap, by_tags
@@ -65,6 +66,7 @@ def render(document: ResultDocument, figures: Sequence[str] = (), plot_note: str
         "## Verdict\n\n" + "".join(f"- {blocks.escape(sentence)}\n" for sentence in said.sentences),
         "## Results\n\n" + _main_table(rows, metric),
         how_sure(document, rows, metric),
+        fusion(document, rows, metric),
         _other_metrics(document, rows),
         _headline(document, rows, metric),
         _plots(figures, plot_note),
