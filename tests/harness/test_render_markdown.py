@@ -29,6 +29,7 @@ def test_the_sections_in_order(document: ResultDocument) -> None:
         "## Verdict",
         "## Results",
         "## How sure",
+        "## Fusion",
         "## All metrics",
         "## nDCG@10 on the headline queries",
         "## Plots",
