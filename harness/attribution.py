@@ -21,6 +21,7 @@ FATES: Mapping[str, str] = {
     "absent": "judged relevant, but not in the data set, or empty",
     "failed": "its query failed",
     "no_pool": "in the pool of no leg",
+    "threshold": "among the first of the reranked list, its score below the threshold",
     "reranker": "among the first of the fused list, pushed out by the reranker",
     "fusion": "among the first of a leg, lost in fusion",
     "low": "in a pool, among the first of no leg",
@@ -38,6 +39,8 @@ class Fate:
         fate: a key of :data:`FATES`.
         ranks: stage → rank from 1 on; None where the stage's list lacks it.
         lifted: found although no leg had it among its first.
+        read: tokens that the embedder read and tokens of the whole text, where the vector leg missed the
+            document and the text was cut; whether the answer stood in what was cut is not known.
     """
 
     query_id: str
@@ -46,6 +49,7 @@ class Fate:
     fate: str
     ranks: Mapping[str, int | None] = field(default_factory=dict)
     lifted: bool = False
+    read: tuple[int, int] | None = None
 
 
 def attribute(
@@ -57,6 +61,7 @@ def attribute(
     present: Container[str],
     failed: Container[str] = (),
     top: int = TOP,
+    cut: Mapping[str, tuple[int, int]] | None = None,
 ) -> list[Fate]:
     """The fate of every relevant document of the judged queries, by query and document id.
 
@@ -65,13 +70,15 @@ def attribute(
 
     Args:
         stages: ``vector``, ``bm25``, ``fusion``, those that ran; stage → query id → ids, best first.
-            Where there is no leg, ``fusion`` stands for one.
+            Where there is no leg, ``fusion`` stands for one. With a score threshold also ``rerank``, the
+            reranked list before it.
         final: query id → ids as they were judged.
         relevance: query id → document id → grade; relevant from 1 on.
         pool: how many of each leg's ids go on to the fusion.
         present: ids of the documents that can be found.
         failed: queries without an answer; so are those that ``final`` lacks.
         top: see :data:`TOP`.
+        cut: document id → tokens read by the embedder, tokens of the whole text; those that were cut.
     """
     legs = [name for name in LEGS if name in stages] or ["fusion"]
     made = []
@@ -91,7 +98,9 @@ def attribute(
             else:
                 fate = _fate(ranks, legs, pool, top)
             lifted = fate == "found" and not any(_within(ranks[leg], top) for leg in legs)
-            made.append(Fate(query_id, doc_id, grades[doc_id], fate, ranks, lifted))
+            missed = "vector" in ranks and not _within(ranks["vector"], top) and fate != "failed"
+            read = (cut or {}).get(doc_id) if missed else None
+            made.append(Fate(query_id, doc_id, grades[doc_id], fate, ranks, lifted, read))
     return made
 
 
@@ -104,6 +113,8 @@ def _fate(ranks: Mapping[str, int | None], legs: Sequence[str], pool: int, top: 
         return "found"
     if not any(_within(ranks[leg], pool) for leg in legs):
         return "no_pool"
+    if _within(ranks.get("rerank"), top):
+        return "threshold"
     if _within(ranks.get("fusion"), top):
         return "reranker"
     if any(_within(ranks[leg], top) for leg in legs):
@@ -113,7 +124,7 @@ def _fate(ranks: Mapping[str, int | None], legs: Sequence[str], pool: int, top: 
 
 def totals(fates: Sequence[Fate], *, pool: int, top: int = TOP) -> dict[str, Any]:
     """What a result keeps: ``top``, ``pool``, ``relevant``, ``fates`` (every key of :data:`FATES`),
-    ``lifted`` (of those found).
+    ``lifted`` (of those found), ``cut`` (missed by the vector leg, and read only in part by the embedder).
     """
     counted = Counter(one.fate for one in fates)
     return {
@@ -122,19 +133,24 @@ def totals(fates: Sequence[Fate], *, pool: int, top: int = TOP) -> dict[str, Any
         "relevant": len(fates),
         "fates": {name: counted[name] for name in FATES},
         "lifted": sum(one.lifted for one in fates),
+        "cut": sum(one.read is not None for one in fates),
     }
 
 
 def as_table(fates: Sequence[Fate]) -> str:
     """Tab-separated text: query, document, grade, fate, the rank in each stage's list; ``-`` for none.
 
-    Blanks inside ids that would break a line or column become spaces.
+    Where a document was cut and the vector leg missed it, a last column says so. Blanks inside ids
+    that would break a line or column become spaces.
     """
     stages = list(fates[0].ranks) if fates else ["final"]
-    lines = ["\t".join(("query-id", "corpus-id", "grade", "fate", *stages))]
+    notes = ["note"] if any(one.read for one in fates) else []
+    lines = ["\t".join(("query-id", "corpus-id", "grade", "fate", *stages, *notes))]
     for one in fates:
         ranks = ("-" if one.ranks[name] is None else str(one.ranks[name]) for name in stages)
-        lines.append("\t".join((_plain(one.query_id), _plain(one.doc_id), str(one.grade), one.fate, *ranks)))
+        note = f"cut at {one.read[0]} of {one.read[1]} tokens" if one.read else "-"
+        own = (_plain(one.query_id), _plain(one.doc_id), str(one.grade), one.fate)
+        lines.append("\t".join((*own, *ranks, *[note for _ in notes])))
     return "\n".join(lines) + "\n"
 
 

@@ -66,7 +66,9 @@ def run(
         bool, typer.Option("--fresh", help="Start over instead of keeping finished cells.")
     ] = False,
     baseline: Annotated[bool, typer.Option(help="Also run the baseline: fake + BM25, hybrid.")] = True,
-    lexical: Annotated[str, typer.Option(help="BM25 engine: bm25, bm25s or rank_bm25.")] = "bm25",
+    lexical: Annotated[
+        str, typer.Option(help="BM25 engine: bm25, bm25?engine=numba, bm25s or rank_bm25.")
+    ] = "bm25",
     analyser: Annotated[str, typer.Option(help="language (stems, stop words) or raw.")] = "language",
     k: Annotated[int, typer.Option(help="Documents judged per query.")] = 100,
     pool: Annotated[int, typer.Option(help="Documents each leg gives to the fusion.")] = 50,
@@ -93,6 +95,12 @@ def run(
     margin: Annotated[
         Many, typer.Option(help="Less than the best that still does: ndcg@10=0.01; repeatable.")
     ] = None,
+    score_threshold: Annotated[
+        float | None, typer.Option(help="Reranked rows drop documents whose score is below it.")
+    ] = None,
+    audit_prefixes: Annotated[
+        bool, typer.Option("--audit-prefixes", help="Also embed without prompts, and compare.")
+    ] = False,
 ) -> None:
     """Measure providers on a data set. With no options: every local provider on the golden set."""
     from harness.command import RunOptions, run_command
@@ -112,6 +120,7 @@ def run(
         weights=weights, scope=scope, warmup=warmup, repeats=repeats, threads=threads, seed=seed,
         record=record, replay=replay, max_usd=max_usd, usd_per_hour=usd_per_hour,
         margins=tuple(margin or ()),
+        score_threshold=score_threshold, audit_prefixes=audit_prefixes,
     )  # fmt: skip
     raise typer.Exit(run_command(options, print))
 

@@ -63,6 +63,8 @@ class RunOptions:
     usd_per_hour: float | None = None
     fusion: str = "rrf"
     margins: tuple[str, ...] = ()
+    score_threshold: float | None = None
+    audit_prefixes: bool = False
 
     def spec(self) -> RunSpec:
         """The settings of the run, defaults filled in; of a replay without providers, the settings
@@ -109,6 +111,8 @@ class RunOptions:
             max_usd=self.max_usd,
             usd_per_hour=self.usd_per_hour,
             margins=self.margins,
+            score_threshold=self.score_threshold,
+            audit_prefixes=self.audit_prefixes,
         )
 
 

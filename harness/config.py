@@ -37,6 +37,8 @@ FREE_SETTINGS = (
     "usd_per_hour",
     "margins",
 )
+#: Settings that earlier versions lacked: left alone they change no figure, and so not the digest.
+LATER_SETTINGS: dict[str, Any] = {"score_threshold": None, "audit_prefixes": False}
 DEFAULT_METRICS = ("ndcg@10", "precision@5", "recall@10", "mrr@10", "map@100", "success@5")
 
 
@@ -72,6 +74,8 @@ class RunSpec:
         max_usd: the run stops before it may have spent more on services; None for no limit.
         usd_per_hour: price of this machine, for the comparison of costs; None where it is not given.
         margins: ``metric=number``: by how much less than the best still does.
+        score_threshold: a reranked row drops documents whose score is below it; None drops nothing.
+        audit_prefixes: also embed without the prompts of those providers that have any, and compare.
     """
 
     data: str
@@ -101,6 +105,8 @@ class RunSpec:
     max_usd: float | None = None
     usd_per_hour: float | None = None
     margins: tuple[str, ...] = ()
+    score_threshold: float | None = None
+    audit_prefixes: bool = False
 
     def __post_init__(self) -> None:
         unknown = [p for p in self.pipelines if p not in OFFERED_PIPELINES]
@@ -122,6 +128,10 @@ class RunSpec:
             usd = getattr(self, name)
             if usd is not None and not 0 <= usd < math.inf:
                 raise InvalidArgumentError(f"{name} is {usd}; accepted: a finite number from 0")
+        if self.score_threshold is not None and not math.isfinite(self.score_threshold):
+            raise InvalidArgumentError(
+                f"score_threshold is {self.score_threshold}; accepted: a finite number"
+            )
         if self.record and self.replay:
             raise InvalidArgumentError(
                 "record and replay exclude each other; accepted: one folder to keep answers in, or one to "
@@ -146,4 +156,7 @@ class RunSpec:
         add or drop some and keep the finished cells.
         """
         chosen = {name: value for name, value in self.as_dict().items() if name not in FREE_SETTINGS}
+        for name, unset in LATER_SETTINGS.items():
+            if chosen[name] is unset:
+                del chosen[name]
         return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:16]

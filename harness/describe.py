@@ -15,13 +15,15 @@ from harness.neardup import RUN_WORDS, THRESHOLD, near_duplicates
 from harness.overlap import query_overlap
 from rag_core.analysis import Analyser
 
-__all__ = ["describe", "description_lines"]
+__all__ = ["describe", "description_lines", "near_duplicate_figures", "near_duplicate_record"]
 
 PERCENTILES = (5, 50, 90, 99)
 #: Upper ends of the histogram's bins; the first holds 0 alone and the last 1 alone.
 EDGES = (0.2, 0.4, 0.6, 0.8)
 EXAMPLES = 5
 BAR = 22
+#: Documents up to which a run looks for near-duplicates: about a tenth of a millisecond each.
+MOST_DOCUMENTS = 50_000
 
 
 def describe(dataset: Dataset) -> dict[str, Any]:
@@ -30,6 +32,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
     Keys: ``name``, ``path``, ``description``, ``licence``, ``hash``; ``counts``; ``lengths`` in words
     and characters (documents with their title); ``languages`` (stated, and told from the
     texts as shares); ``grades``; ``relevant_per_query`` and ``judged_per_query``;
+    ``labels``, how far the judgements reach;
     ``overlap`` (see :mod:`harness.overlap`); ``near_duplicates`` (see :mod:`harness.neardup`);
     ``notes`` of the reader.
     """
@@ -66,9 +69,28 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         "grades": {str(g): n for g, n in sorted(Counter(q.relevance for q in dataset.qrels).items())},
         "relevant_per_query": _spread(with_relevant),
         "judged_per_query": _spread([len(grades) for grades in relevance.values()]),
+        "labels": _labels(dataset),
         "overlap": _overlap(dataset),
-        "near_duplicates": _near_duplicates(dataset),
+        "near_duplicates": near_duplicate_figures(dataset),
         "notes": list(dataset.notes),
+    }
+
+
+def _labels(dataset: Dataset) -> dict[str, int]:
+    """How many queries are judged without an answer, and which documents have a judgement at all."""
+    relevance = dataset.relevance
+    without = [query_id for query_id, grades in relevance.items() if max(grades.values()) < 1]
+    known = {document.doc_id for document in dataset.documents}
+    judged = {doc_id for grades in relevance.values() for doc_id in grades} & known
+    relevant = {d for grades in relevance.values() for d, grade in grades.items() if grade >= 1} & known
+    return {
+        "queries_unjudged": len(dataset.queries) - len(relevance),
+        "queries_judged_without_answer": len(without),
+        "judgements_not_relevant": sum(
+            grade < 1 for grades in relevance.values() for grade in grades.values()
+        ),
+        "documents_judged": len(judged),
+        "documents_relevant": len(relevant),
     }
 
 
@@ -117,7 +139,7 @@ def _histogram(shares: Sequence[float]) -> list[int]:
     return counts
 
 
-def _near_duplicates(dataset: Dataset) -> dict[str, Any]:
+def near_duplicate_figures(dataset: Dataset) -> dict[str, Any]:
     """Nearly equal documents, and relevant ones whose double is not judged relevant for the same query."""
     pairs = near_duplicates([document.indexed_text for document in dataset.documents])
     doubles: defaultdict[str, dict[str, float]] = defaultdict(dict)
@@ -152,6 +174,13 @@ def _near_duplicates(dataset: Dataset) -> dict[str, Any]:
     }
 
 
+def near_duplicate_record(dataset: Dataset) -> dict[str, int] | None:
+    """The counts alone, for a result; None of a data set so large that counting would hold up its run."""
+    if len(dataset.documents) > MOST_DOCUMENTS:
+        return None
+    return {name: count for name, count in near_duplicate_figures(dataset).items() if isinstance(count, int)}
+
+
 def description_lines(facts: dict[str, Any], width: int = 80) -> list[str]:
     """``facts`` for people, in at most ``width`` columns."""
     counts = facts["counts"]
@@ -179,6 +208,7 @@ def description_lines(facts: dict[str, Any], width: int = 80) -> list[str]:
             )
     grades = ", ".join(f"{grade}: {count:,}" for grade, count in facts["grades"].items())
     lines += ["", f"grades                  {grades or 'none'}"]
+    lines += _label_lines(facts["labels"], counts["documents"])
     languages = facts["languages"]
     lines.append(f"languages, stated       {', '.join(languages['stated']) or 'none'}")
     for part in ("documents", "queries"):
@@ -187,6 +217,19 @@ def description_lines(facts: dict[str, Any], width: int = 80) -> list[str]:
     lines += ["", *_overlap_lines(facts["overlap"]), "", *_double_lines(facts["near_duplicates"])]
     lines += ["", *(f"note: {note}" for note in facts["notes"])] if facts["notes"] else []
     return [piece for line in lines for piece in _folded(line, width)]
+
+
+def _label_lines(found: dict[str, int], documents: int) -> list[str]:
+    share = found["documents_judged"] / documents if documents else 0.0
+    lines = [
+        f"judged documents        {found['documents_judged']:,} ({share:.1%}), relevant to some query "
+        f"{found['documents_relevant']:,}",
+        f"queries without answer  {found['queries_judged_without_answer']:,} judged so, "
+        f"{found['queries_unjudged']:,} without a judgement",
+    ]
+    if not found["judgements_not_relevant"]:
+        lines.append("  only relevant documents are judged: an unjudged answer may be right or wrong")
+    return lines
 
 
 def _overlap_lines(overlap: dict[str, Any]) -> list[str]:

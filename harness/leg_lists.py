@@ -18,9 +18,10 @@ from rag_core.index_files import write_whole
 from rag_core.fusion import Evidence, Leg
 from rag_core.types import Ranking
 
-__all__ = ["LegLists", "legs_file"]
+__all__ = ["COSINE_FLOOR", "LegLists", "legs_file"]
 
 VERSION = 1
+#: The least score that the vector leg could give any document.
 COSINE_FLOOR = -1.0
 
 

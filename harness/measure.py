@@ -10,16 +10,19 @@ from typing import Any
 
 import numpy as np
 
+from harness.audit import audit, prefix_comparison
 from harness.datasets import Dataset
-from harness.fusing import FusedLists, Lexical, fuse_lists
+from harness.fusing import FusedLists, Lexical, fuse_lists, keep_legs
 from harness.parity import RULES, cosines
 from harness.paying import announce_corpus, rerank_within
 from harness.replaying import unclocked
 from harness.reranking import Reranked, load_reranker
+from harness.results import NOT_FUSED as NONE
 from harness.results import CellKey, CellResult, file_name
 from harness.spending import Meter, Spending, is_replayed
 from harness.stages import Job, language_warning, stat
 from harness.store_recall import store_recall
+from harness.thresholds import record
 from harness.timing import timed
 from harness.variants import SELF_CHECK, save_vectors
 from rag_core.analysis import Analyser
@@ -125,6 +128,8 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
         emit(
             "cell", cell=_plain(replace(unclocked(cell, embed=is_replay[0], rerank=is_replay[1]), cost=cost))
         )
+        if base.audit:
+            base.audit["prefixes"] = None  # one value a query: in the first cell of a provider alone
 
     def embed_query(query: Query) -> Ranking:
         query_vectors[query.query_id] = embedder.embed([query.text], role="query")[0]
@@ -140,6 +145,12 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
         if query.query_id not in embedded.failed:
             asked[row] = query_vectors[query.query_id]
     save_vectors(Path(job["vectors"]), vectors, asked)
+    base.audit = audit(this, embedder, documents)
+    if not base.audit["estimated"]:  # a provider counts calls, warm-ups and further rounds included
+        base.counts |= {f"n_truncated_{part}": base.audit[part]["cut"] for part in ("documents", "queries")}
+    if this.spec.audit_prefixes:
+        compared = prefix_comparison(this, embedder, documents, vectors, asked, spending, emit)
+        base.audit["prefixes"] = compared
     rerankers: dict[str, tuple[Reranker, list[str]] | str] = {}
     for number, store_name in enumerate(dict.fromkeys(key.store for key in this.wanted)):
         folder = this.work / file_name(this.wanted[0]) / f"store-{number}"
@@ -163,12 +174,18 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
             )
             stored["store_recall_at_10"] = recalled
         here = replace(base, speed=base.speed | stored)
+        if lexical is not None:
+            first_key = next(key for key in this.wanted if key.store == store_name)
+            plain = replace(first_key, dtype=fingerprint.dtype, pipeline="vector", reranker=NONE)
+            keep_legs(this, plain, searched, lexical)
         fused: dict[str, FusedLists] = {}
         reordered: dict[tuple[str, str], tuple[Reranked, Meter]] = {}
         for key in (k for k in this.wanted if k.store == store_name):
             key = replace(key, dtype=fingerprint.dtype)
             if key.pipeline == "vector":
-                give(this.cell(key, searched.rankings, searched.failed, stages, here))
+                cell = this.cell(key, searched.rankings, searched.failed, stages, here)
+                cell.thresholds = _vector_scores(this, searched.rankings)
+                give(cell)
                 continue
             assert lexical is not None  # the runner asks for the lists whenever a hybrid cell is wanted
             if key.fusion not in fused:
@@ -199,6 +216,13 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
             found, used = reordered[place]
             give(found.cell(key, hybrid, own), used)
         store.close()
+
+
+def _vector_scores(this: Job, rankings: Mapping[str, Ranking]) -> dict[str, Any]:
+    """The cosines of each query's pool, as far as a result keeps them."""
+    pools = {q: found.top(this.spec.candidate_pool) for q, found in rankings.items() if len(found)}
+    scored = {q: tuple(zip(pool.doc_ids, pool.scores)) for q, pool in pools.items()}
+    return record(scored, this.dataset.relevance, [query.query_id for query in this.queries], "vector")
 
 
 def _import(spec: Spec) -> None:

@@ -45,13 +45,18 @@ class Finding:
             return "unknown"
         return "helps" if self.versus.mean > 0 else "hurts"
 
+    @property
+    def has_threshold(self) -> bool:
+        """Whether the row's own figures also have a score threshold behind them."""
+        return self.row.cell.settings.get("score_threshold") is not None
+
     def sentence(self) -> str:
         """One plain sentence, figures included."""
         said = {
             "helps": "reranking helps here",
             "hurts": "reranking hurts here",
             "unknown": "reranking cannot be told from no reranking",
-        }[self.outcome]
+        }[self.outcome] + (", before the score threshold" if self.has_threshold else "")
         out = (
             f"{self.row.label}: {said}: {_title(self.metric)} {score(self.before)} → {score(self.after)}, "
             f"{_evidence(self.versus)}"

@@ -13,6 +13,7 @@ import numpy as np
 from harness.economics import MAIN, Pool, depths_of, economics, points_per_ms, share_of_p95
 from harness.results import CellKey, CellResult, file_name, write_atomic
 from harness.stages import Job, Timed, language_warning, stat
+from harness.thresholds import record
 from harness.timing import percentile, timed
 from rag_core.errors import RagCoreError
 from rag_core.factory import get_reranker, resolve
@@ -130,16 +131,41 @@ class Reranked:
         ranks = key.pipeline.endswith("+rrf")
         done = self._fused_with_ranks() if ranks else self.timed
         own = replace(base, counts=base.counts | self.counts)
-        cell = self._job.cell(key, done.rankings, done.failed, {**stages, "rerank": done}, own)
+        kept = done.rankings if self._threshold is None else self._above_threshold(done.rankings)
+        cell = self._job.cell(key, kept, done.failed, {**stages, "rerank": done}, own)
         cell.settings["reranker"] = self._reranker.fingerprint
+        if self._threshold is not None:
+            cell.settings["score_threshold"] = self._threshold
         if cell.status != "ok":
             return cell
         cell.rerank = self._economics("ranks" if ranks else "scores", done, stages)
+        cell.thresholds = self._scores()
         cell.rerank["pool_file"] = f"{file_name(key)}.pool.json"
         write_atomic(self._job.runs / cell.rerank["pool_file"], self._pools_as_json())
         if ranks:
             cell.settings["rerank_mix"] = {"method": "rrf", "k": self._job.spec.rrf_k, "weight": 1.0}
         return cell
+
+    @property
+    def _threshold(self) -> float | None:
+        return self._job.spec.score_threshold
+
+    def _above_threshold(self, rankings: Mapping[str, Ranking]) -> dict[str, Ranking]:
+        """``rankings`` as the library answers with a threshold: raw scores count, whatever the mix, and
+        documents beyond the pool, which have none, go.
+        """
+        least, out = self._threshold or 0.0, {}
+        for query_id, ranking in rankings.items():
+            pool = self.pools[query_id]
+            scores = dict(zip(pool.fused.doc_ids, pool.scores or ()))
+            pairs = zip(ranking.doc_ids, ranking.scores)
+            out[query_id] = Ranking.from_scores((d, s) for d, s in pairs if scores.get(d, -math.inf) >= least)
+        return out
+
+    def _scores(self) -> dict[str, Any]:
+        scored = {q: tuple(zip(p.fused.doc_ids, p.scores)) for q, p in self.pools.items() if p.scores}
+        queries = [query.query_id for query in self._job.queries]
+        return record(scored, self._job.dataset.relevance, queries, "rerank")
 
     def _fused_with_ranks(self) -> Timed:
         """The rank fusion of both orders, timed and added to the seconds of the scores it reads."""

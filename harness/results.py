@@ -120,7 +120,10 @@ class CellResult:
     sum per query stands in ``total_s``. ``rerank`` is what :func:`harness.economics.economics` found, of a
     reranked cell. ``cost`` holds the values of :class:`harness.cost.Usage` under ``embed`` and, of a
     reranked cell, ``rerank``. ``attribution`` is what :func:`harness.attribution.totals` counted; each
-    relevant document stands in its ``file`` in runs/.
+    relevant document stands in its ``file`` in runs/. ``thresholds`` is what
+    :func:`harness.thresholds.record` kept, of a vector or a reranked cell; ``audit`` what
+    :func:`harness.audit.audit` found of the provider; ``judged_at_10`` the judged share of the first 10
+    per judged query.
     """
 
     key: CellKey
@@ -141,6 +144,9 @@ class CellResult:
     rerank: dict[str, Any] | None = None
     cost: dict[str, Any] | None = None
     attribution: dict[str, Any] | None = None
+    thresholds: dict[str, Any] | None = None
+    audit: dict[str, Any] | None = None
+    judged_at_10: list[float | None] | None = None
 
     def mean(self, metric: str) -> float | None:
         """The mean of ``metric``; None where it was not measured."""
@@ -166,7 +172,9 @@ class ResultDocument:
     ``licence``, ``query_ids`` (the judged ones, sorted: the order of every ``per_query``),
     ``query_tags`` (query id → tags), ``query_overlap`` (query id → values of
     :class:`harness.overlap.Overlap`; not in older files), ``headline`` (query ids), ``n_documents``,
-    ``n_documents_empty``, ``n_queries``, ``n_judgements``, ``n_without_relevant``.
+    ``n_documents_empty``, ``n_queries``, ``n_judgements``, ``n_judgements_relevant`` and ``near_duplicates``
+    (see :mod:`harness.describe`; neither in older files),
+    ``n_without_relevant``.
     ``baseline`` is the cell id of the baseline, or null when it did not run.
     ``parity`` holds one entry per provider that shares a model with another one, or whose vectors
     change with their neighbours; its fields stand in :mod:`harness.variants`.

@@ -14,6 +14,7 @@ from typing import Any
 
 from harness.config import BASELINE, BASELINE_FUSION, FREE_SETTINGS, RERANKED_PIPELINES, RunSpec
 from harness.datasets import Dataset, absolute_data, load_dataset
+from harness.describe import near_duplicate_record
 from harness.environment import environment
 from harness.metrics import Metric, evaluated_queries
 from harness.overlap import overlap_record
@@ -26,7 +27,7 @@ from harness.variants import VECTORS, compare_variants, drop_large, vector_file
 from rag_core import __version__
 from rag_core.errors import ProviderUnavailableError, RagCoreError, UnknownNameError
 from rag_core.factory import SpecString, resolve
-from rag_core.lexical import ENGINES
+from rag_core.lexical import parse_lexical
 from rag_core.registry import EMBEDDERS, RERANKERS, load_plugins, nearest
 from rag_core.stores import check_store
 
@@ -148,7 +149,7 @@ def plan(spec: RunSpec) -> tuple[list[Job], list[CellResult]]:
     for name in spec.metrics:
         Metric.parse(name)
     absent = _absent_stores(spec.stores)
-    _known("lexical engine", (spec.lexical,), ENGINES)
+    parse_lexical(spec.lexical)
     bm25 = CellKey(spec.data, spec.lexical, "cpu", NONE, NONE, "bm25", NONE)
     jobs.append(Job("lexical", "bm25", "", [bm25] if "bm25" in spec.pipelines else []))
     for text in spec.rerankers:
@@ -224,6 +225,7 @@ def dataset_record(dataset: Dataset) -> dict[str, Any]:
         "n_documents_empty": len(dataset.empty_documents),
         "n_queries": len(dataset.queries),
         "n_judgements": len(dataset.qrels),
+        "n_judgements_relevant": sum(qrel.relevance >= 1 for qrel in dataset.qrels),
         "n_without_relevant": len(dataset.queries) - len(judged),
         "notes": list(dataset.notes),
     }
@@ -236,10 +238,16 @@ def _document(spec: RunSpec, dataset: Dataset) -> ResultDocument:
         created=now_utc(),
         spec={**spec.as_dict(), "data": dataset.name, "scope": spec.scope or dataset.scope},
         spec_digest=spec.digest,
-        dataset={**dataset_record(dataset), "query_overlap": overlap_record(dataset)},
+        dataset={**dataset_record(dataset), **_labels(dataset)},
         environment=environment(spec.threads),
         tool={"name": "rag-core-bench", "version": __version__},
     )
+
+
+def _labels(dataset: Dataset) -> dict[str, Any]:
+    """What the report says about the judgements and no measuring process needs."""
+    doubles = near_duplicate_record(dataset)
+    return {"query_overlap": overlap_record(dataset)} | ({"near_duplicates": doubles} if doubles else {})
 
 
 def now_utc() -> str:

@@ -17,6 +17,7 @@ from harness.datasets import Dataset, load_dataset
 from harness.environment import peak_rss_bytes
 from harness.formats.trec import write_run
 from harness.judging import judge
+from harness.label_health import judged_at
 from harness.metrics import Metric
 from harness.results import CellKey, CellResult, MetricResult, StageTimes, file_name, write_atomic
 from harness.significance import mean_interval
@@ -51,6 +52,8 @@ class Job:
         self.rounds = max(self.spec.repeats, math.ceil(self.spec.min_samples / max(1, len(self.queries))))
         self.work, self.runs = Path(job["work"]), Path(job["runs"])
         self.wanted = [CellKey(**values) for values in job["cells"]]
+        #: Document id -> tokens that the embedder reads of it, tokens of the whole; those that are cut.
+        self.cut: dict[str, tuple[int, int]] = {}
 
     def where(self, query: Query) -> dict[str, Any] | None:
         """The filter that keeps a query within its scope."""
@@ -129,6 +132,7 @@ class Job:
             },
             total_s=measured,
             attribution=None if judged.all_failed else self._attribution(key, run, stages),
+            judged_at_10=None if judged.all_failed else judged_at(run.rankings, self.dataset.relevance),
             warnings=[*base.warnings, *(w for stage in stages.values() for w in stage.warnings)],
         )
 
@@ -136,8 +140,8 @@ class Job:
         """Totals of which stage lost the relevant documents; each of them goes to a file beside the run."""
         lists = {
             name: {query_id: ranking.doc_ids for query_id, ranking in stages[name].rankings.items()}
-            for name in ("vector", "bm25", "fusion")
-            if name in stages
+            for name in ("vector", "bm25", "fusion", "rerank")
+            if name in stages and (name != "rerank" or self.spec.score_threshold is not None)
         }
         pool, top = self.spec.candidate_pool, min(TOP, self.spec.k)
         fates = attribute(
@@ -148,6 +152,7 @@ class Job:
             present={document.doc_id for document in self.dataset.documents if not document.is_empty},
             failed=run.failed,
             top=top,
+            cut=self.cut,
         )
         file = f"{file_name(key)}.fates.tsv"
         write_atomic(self.runs / file, as_table(fates))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.agreement import agreement_sentences
+from harness.audit_findings import audit_sentences
 from harness.fusion_rows import fusion_rows
 from harness.margins import parse_margins
 from harness.metrics import Metric
@@ -96,6 +97,7 @@ def verdict(document: ResultDocument, metric: str | None = None) -> Verdict:
         *tag_sentences(document, rows, metric),
         *_cost_sentences(best, baseline, equals),
         *agreement_sentences(document),
+        *audit_sentences(document, rows),
         *_cautions(document, rows, metric),
     ]
     return Verdict(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, get_args
+from dataclasses import dataclass, replace
+from typing import Any, Self, get_args
 
 import numpy as np
 
@@ -99,6 +100,27 @@ class BaseEmbedder(ABC):
             vectors[rows] = normalised_rows(self._encode(prepared, role), len(rows), self.dim, self.name)
             self._is_ready = True
         return vectors
+
+    def with_templates(self, query: str, document: str) -> Self:
+        """A copy on the same model that sends texts in other templates, ``{text}`` in place of the text.
+
+        Its fingerprint says so, and its counts begin at 0. For measuring what a model's prompts are worth.
+
+        Raises:
+            InvalidArgumentError: a template lacks ``{text}``; or the role is no part of the text here.
+        """
+        own = (self._fingerprint.query_template, self._fingerprint.document_template)
+        for template in (query, document):
+            if "{text}" not in template:
+                raise InvalidArgumentError(
+                    f"{self.name}: template {template!r}; accepted: one with {{text}} in it"
+                )
+        if not all("{text}" in template for template in own):
+            raise InvalidArgumentError(f"{self.name} is told a text's role beside it ({own[0]})")
+        made = copy.copy(self)
+        made._fingerprint = replace(self._fingerprint, query_template=query, document_template=document)
+        made.stats = type(self.stats)()
+        return made
 
     def prepare(self, text: str, role: Role) -> str:
         """The text as sent to the model."""

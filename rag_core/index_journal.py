@@ -82,9 +82,14 @@ class Journal:
     def fetch(self, tags: Sequence[bytes]) -> Vectors:
         """The vectors of ``tags``, float32 ``(n, dim)``. KeyError where one was never added."""
         found = np.empty((len(tags), self._dim), np.float32)
-        for position, tag in enumerate(tags):
+        by_batch: dict[Path, tuple[list[int], list[int]]] = {}
+        for position, tag in enumerate(tags):  # in whatever order: each file is read once
             path, row = self._places[tag]
-            found[position] = self._load(path)[row]
+            positions, rows = by_batch.setdefault(path, ([], []))
+            positions.append(position)
+            rows.append(row)
+        for path, (positions, rows) in by_batch.items():
+            found[positions] = self._load(path)[rows]
         return found
 
     def discard(self) -> None:

@@ -167,7 +167,8 @@ class OpenIndex:
                 :func:`rag_core.reranking.interpolate`.
             where: metadata filter on both legs, see :mod:`rag_core.filters`.
             score_threshold: drops hits whose score is below it, so that fewer than ``top_k`` return: the
-                reranker's score where it ran, whatever the mix, else the final one.
+                reranker's score where it ran, whatever the mix, else the final one. `bench run` suggests one
+                per reranker, which does not carry over to another model, dtype, engine or window.
             rerank_template: the text that the reranker reads, for example ``"{title} ({date})\\n{text}"``:
                 ``id``, ``title``, ``text`` and fields of the metadata; a field that a document lacks is
                 empty. None gives title and text.

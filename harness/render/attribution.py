@@ -17,11 +17,16 @@ COLUMNS = (
     ("low in every leg", "low"),
     ("lost in fusion", "fusion"),
     ("pushed out", "reranker"),
+    ("below threshold", "threshold"),
     ("query failed", "failed"),
     ("not in the data", "absent"),
 )
+#: Relevant documents that the vector leg missed and that were cut; all documents cut; pairs cut.
+CUT = ("missed and cut", "documents cut", "pairs cut")
 #: Columns that stand only where some row has something to count.
-RARE = {"failed", "absent"}
+RARE = {"threshold", "failed", "absent"}
+#: Fates that only pipelines with such a stage know.
+NEEDED = (("fusion", "hybrid"), ("reranker", "rerank"), ("threshold", "rerank"))
 
 
 def lost_documents(rows: Sequence[Row]) -> str:
@@ -35,7 +40,7 @@ def lost_documents(rows: Sequence[Row]) -> str:
         if name not in RARE or any(_counted(row)["fates"].get(name) for row in chosen)
     ]
     body = [[row.label, *_fields(row, [name for _, name in shown])] for row in chosen]
-    titles = ["system", "relevant", *(title for title, _ in shown), "lifted", "documents cut", "pairs cut"]
+    titles = ["system", "relevant", *(title for title, _ in shown), "lifted", *CUT]
     first = _counted(chosen[0])
     top, pool = first["top"], first["pool"]
     return (
@@ -44,8 +49,10 @@ def lost_documents(rows: Sequence[Row]) -> str:
         + f"\nFound: among the first {top}. In no pool: beyond the first {pool} of every leg. Low: in a "
         f"pool, but among the first {top} of no leg. Lost in fusion: among the first {top} of a leg. "
         f"Pushed out: of the first {top} of the fused list, by the reranker. Lifted: found although no leg "
-        "had it there. Cut: texts of the corpus, and pairs of the reranker, that the model read only in "
-        f"part; which of them hold an answer is not known, and 0 rules that cause out. {MISSING}: not "
+        "had it there. Below threshold: among the first after reranking, dropped for its score. Cut: texts "
+        "of the corpus, and pairs of the reranker, that the model read only in part. Missed and cut: "
+        f"relevant, not among the first {top} of the vector leg, and cut; whether the answer stood in what "
+        f"was cut is not known, and 0 rules that cause out. {MISSING}: not "
         "counted, or no such stage. Each document stands in `runs/*.fates.tsv`.\n"
     )
 
@@ -57,10 +64,9 @@ def _counted(row: Row) -> Mapping[str, Any]:
 def _fields(row: Row, names: Sequence[str]) -> list[str]:
     found = _counted(row)
     pipeline = row.cell.key.pipeline
-    skipped = {
-        name for name, needed in (("fusion", "hybrid"), ("reranker", "rerank")) if needed not in pipeline
-    }
+    skipped = {name for name, needed in NEEDED if needed not in pipeline}
     fates = [MISSING if name in skipped else str(found["fates"].get(name, MISSING)) for name in names]
     lifted = MISSING if "fusion" in skipped else str(found["lifted"])
     cut = [str(row.cell.counts.get(f"n_truncated_{what}", MISSING)) for what in ("documents", "pairs")]
-    return [str(found["relevant"]), *fates, lifted, *cut]
+    missed = str(found.get("cut", MISSING)) if row.cell.audit else MISSING
+    return [str(found["relevant"]), *fates, lifted, missed, *cut]

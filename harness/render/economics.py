@@ -33,13 +33,23 @@ def reranking(rows: Sequence[Row], seed: int = 0) -> str:
         return ""
     sentences = [f"- {escape(one.sentence())}\n" for one in findings(chosen, MAIN, seed)]
     parts = [
-        "## What reranking does\n\n" + "".join(sentences),
+        "## What reranking does\n\n" + "".join(sentences) + _before_threshold(chosen),
         "### Before and after, on the same pool\n\n" + _quality(chosen, seed),
         "### Where the relevant documents ended\n\n" + _fates(chosen),
         "### What it costs\n\n" + _costs(chosen),
         "### By depth\n\n" + _depths(chosen, seed),
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _before_threshold(rows: Sequence[Row]) -> str:
+    least = next((row.cell.settings.get("score_threshold") for row in rows), None)
+    if least is None:
+        return ""
+    return (
+        f"\nThis section is of the reranker's order before the score threshold of {least:g}, which the "
+        "rows of the results have behind them.\n"
+    )
 
 
 def _frozen(row: Row) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ __all__ = [
     "rate",
     "score",
     "seconds",
+    "share",
     "signed",
 ]
 
@@ -62,6 +63,13 @@ def interval(low: float | None, high: float | None) -> str:
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
         return MISSING
     return f"{score(low)}–{score(high)}" if low >= 0 else f"{signed(low)} to {signed(high)}"
+
+
+def share(value: float) -> str:
+    """``83 %`` for 0.83; ``0 %`` and ``100 %`` of nothing and all alone."""
+    if 0 < value < 0.005:
+        return "under 1 %"
+    return "over 99 %" if 0.995 <= value < 1 else f"{100 * value:.0f} %"
 
 
 def percent(change: float | None) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from harness.render import blocks, economics, plots
 from harness.render.attribution import lost_documents
+from harness.render.audits import label_health, texts_and_roles
 from harness.render.cost import cost
 from harness.render.format import (
     MISSING,
@@ -23,6 +24,7 @@ from harness.render.fusion import fusion
 from harness.render.pairwise import how_sure
 from harness.render.stores import stores
 from harness.render.strata import by_overlap, by_tags
+from harness.render.thresholds import score_thresholds
 from harness.render.variants import agreement
 from harness.results import ResultDocument, write_atomic
 from harness.rows import Row, clean, main_metric, make_rows, metric_names
@@ -74,6 +76,9 @@ def render(document: ResultDocument, figures: Sequence[str] = (), plot_note: str
         by_overlap(document, rows, metric),
         lost_documents(rows),
         economics.reranking(rows, int(document.spec.get("seed") or 0)),
+        score_thresholds(rows, int(document.spec.get("seed") or 0)),
+        texts_and_roles(document, rows),
+        label_health(document, rows, metric),
         cost(document, rows),
         agreement(document),
         blocks.speed(rows),

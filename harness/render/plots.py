@@ -357,9 +357,19 @@ def draw_rerank_depth(document: ResultDocument, rows: Sequence[Row], said: Verdi
     return rerank_plot.draw_rerank_depth(document, rows, said)
 
 
+def draw_thresholds(document: ResultDocument, rows: Sequence[Row], said: Verdict) -> Any:
+    """See :func:`harness.render.threshold_plot.draw_thresholds`, which builds on this module."""
+    from harness.render import threshold_plot
+
+    return threshold_plot.draw_thresholds(document, rows, said)
+
+
 FIGURES = (
     Plot("quality", "Quality of each system with its 95 % interval, against the baseline", draw_quality),
     Plot("quality_latency", "Quality of each system against its latency at p95", draw_quality_latency),
     Plot("latency_stages", "Median latency of each system by stage, stacked", draw_stages),
     Plot("rerank_depth", "Quality and latency against the depth of reranking", draw_rerank_depth),
+    Plot(
+        "thresholds", "Answers kept and false ones let through against the score threshold", draw_thresholds
+    ),
 )

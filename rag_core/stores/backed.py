@@ -37,9 +37,9 @@ class BackedStore(ABC):
     """A store of kind ``name`` whose database is the package ``package``.
 
     A subclass connects in ``_create`` and ``_connect`` and writes ``_put``, ``_remove``, ``_nearest``,
-    ``_count`` and ``_disconnect``. It gets checked rows of length 1 and gives candidates: scores are worked
-    out here in float64 from the stored vectors, so that they equal those of the exact store, and the order
-    among equal scores is that of :class:`~rag_core.types.Ranking`.
+    ``_vectors``, ``_count`` and ``_disconnect``. It gets checked rows of length 1 and gives candidates:
+    scores are worked out here in float64 from the stored vectors, so that they equal those of the exact
+    store, and the order among equal scores is that of :class:`~rag_core.types.Ranking`.
     """
 
     name: ClassVar[str]
@@ -163,6 +163,16 @@ class BackedStore(ABC):
                 return rescored(found.ids, found.rows, unit, k)
             wanted *= 4  # rows as near as the k-th may stand behind the last one
 
+    def vectors_of(self, ids: Sequence[str]) -> Vectors:
+        """The stored rows of ``ids``, float32 ``(n, dim)``. KeyError where one is unknown."""
+        self._check_open()
+        wanted = list(dict.fromkeys(ids))
+        if not wanted:
+            return stacked([], self._identity.dim)
+        found, rows = self._vectors(wanted)
+        place = {doc_id: position for position, doc_id in enumerate(found)}
+        return rows[[place[doc_id] for doc_id in ids]]
+
     def close(self) -> None:
         """Release files; further calls raise StoreError."""
         if not self._closed and os.getpid() == self._process:
@@ -225,6 +235,10 @@ class BackedStore(ABC):
     @abstractmethod
     def _remove(self, ids: list[str]) -> int:
         """Delete the rows of distinct ``ids``; how many there were."""
+
+    @abstractmethod
+    def _vectors(self, ids: list[str]) -> tuple[Sequence[str], Vectors]:
+        """Those of the distinct ``ids`` that there are, in any order, and their rows float32 ``(n, dim)``."""
 
     @abstractmethod
     def _nearest(self, unit: Vectors, wanted: int, where: Node | None) -> Found:

@@ -136,6 +136,19 @@ class ChromaStore(BackedStore):
             removed += len(known["ids"])
         return removed
 
+    def _vectors(self, ids: list[str]) -> tuple[list[str], Vectors]:
+        self._refresh()
+        found: list[str] = []
+        rows = []
+        size = self._client.get_max_batch_size()
+        for start in range(0, len(ids), size):
+            page = self._guarded(
+                "read", self._rows.get, ids=ids[start : start + size], include=["embeddings"]
+            )
+            found += page["ids"]
+            rows.append(page["embeddings"])
+        return found, stacked(rows, self._identity.dim)
+
     def _nearest(self, unit: Vectors, wanted: int, where: Node | None) -> Found:
         count = self._count()
         condition: dict[str, Any] | bool = True

@@ -151,6 +151,18 @@ class LanceStore(BackedStore):
             removed += self._guarded("delete", self._table.delete, f"id IN ({named})").num_deleted_rows
         return removed
 
+    def _vectors(self, ids: list[str]) -> tuple[list[str], Vectors]:
+        found: list[str] = []
+        rows: list[Any] = []
+        for start in range(0, len(ids), IDS_AT_ONCE):
+            part = ids[start : start + IDS_AT_ONCE]
+            named = ", ".join(map(quoted, part))
+            query = self._table.search().where(f"id IN ({named})").select(["id", "vector"]).limit(len(part))
+            page = self._guarded("read", query.to_arrow)
+            found += page["id"].to_pylist()
+            rows += [chunk.flatten().to_numpy() for chunk in page["vector"].chunks]
+        return found, stacked(rows, self._identity.dim)
+
     def _nearest(self, unit: Vectors, wanted: int, where: Node | None) -> Found:
         query = self._table.search(unit, vector_column_name="vector").distance_type("cosine").limit(wanted)
         query = query.select(["id", "vector", "_distance"])

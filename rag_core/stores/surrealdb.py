@@ -306,6 +306,14 @@ class SurrealStore(BackedStore):
         )
         return int(answer)
 
+    def _vectors(self, ids: list[str]) -> tuple[list[str], Vectors]:
+        found = self._link.query(
+            "SELECT record::id(id) AS key, v FROM $records WHERE v != NONE",
+            {"records": [self._record(doc_id) for doc_id in ids]},
+        )
+        rows = [np.asarray(row["v"], np.float32) for row in found]
+        return [shown_text(row["key"]) for row in found], stacked(rows, self._identity.dim)
+
     def _nearest(self, unit: Vectors, wanted: int, where: Node | None) -> Found:
         parameters = self._parameters()
         if self.settings["index"] == "hnsw" and wanted <= MOST_FROM_INDEX:

@@ -180,6 +180,10 @@ def test_o13_prefixes_for_a_model_behind_an_open_server(server: FaultServer, mad
     provider.embed(["x"])
     provider.embed(["x"], role="query")
     assert [request.texts for request in server.requests] == [["passage: x"], ["query: x"]]
+    bare = provider.with_templates("{text}", "{text}")
+    bare.embed(["x"], role="query")
+    assert server.requests[-1].texts == ["x"]
+    assert (provider.stats.texts, bare.stats.texts) == (2, 1)
     with pytest.raises(
         InvalidArgumentError, match=r"query_template is 'query: '; accepted: a text with \{text\}"
     ):

@@ -110,3 +110,39 @@ def test_the_file_has_a_line_for_each_document() -> None:
         "q\tzz\t2\tabsent\t-\t-\t-\t-",
     ]
     assert as_table([]) == "query-id\tcorpus-id\tgrade\tfate\tfinal\n"
+
+
+def test_a_threshold_loses_what_the_reranked_list_had_among_its_first() -> None:
+    stages = {"vector": {"q": VECTOR}, "bm25": {"q": BM25}, "fusion": {"q": FUSED}, "rerank": {"q": RERANKED}}
+    kept = {"stages": stages, "final": {"q": ["c"]}}
+    found = {doc_id: fate(doc_id, **kept).fate for doc_id in "ciabf"}
+    assert found == {"c": "found", "i": "threshold", "a": "reranker", "b": "fusion", "f": "no_pool"}
+    # what moves up because others were dropped is found
+    assert fate("a", stages=stages, final={"q": ["c", "a"]}).fate == "found"
+
+
+def test_a_cut_document_that_the_vectors_missed_is_told_apart() -> None:
+    cut = {"a": (512, 900), "d": (512, 600), "zz": (512, 700)}
+    assert fate("d", cut=cut).read == (512, 600)
+    assert fate("a", cut=cut).read is None  # the vectors had it first
+    assert fate("b", cut=cut).read is None
+    assert fate("d", cut=cut, final={}).read is None  # its query failed
+    assert fate("d", cut=cut, stages={"bm25": {"q": BM25}}, final={"q": BM25}).read is None
+
+
+def test_the_file_and_the_totals_tell_of_cut_documents() -> None:
+    fates = attribute(
+        {"vector": {"q": VECTOR}},
+        {"q": VECTOR},
+        {"q": {"a": 1, "d": 1}},
+        pool=POOL,
+        present=DOCUMENTS,
+        top=TOP,
+        cut={"a": (4, 9), "d": (4, 6)},
+    )
+    assert totals(fates, pool=POOL, top=TOP)["cut"] == 1
+    assert as_table(fates).splitlines() == [
+        "query-id\tcorpus-id\tgrade\tfate\tvector\tfinal\tnote",
+        "q\ta\t1\tfound\t1\t1\t-",
+        "q\td\t1\tlow\t4\t4\tcut at 4 of 6 tokens",
+    ]

@@ -251,3 +251,21 @@ def test_the_default_folder_is_dated_and_never_mixed(tmp_path: Path) -> None:
 
 def test_no_argument_shows_help() -> None:
     assert "Usage" in bench().stdout + bench().stderr
+
+
+def test_a_threshold_and_the_audit_of_prompts_are_options(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    options = ("--provider", "fake-e5-small", "--reranker", "fake-overlap", "--out", str(out))
+    done = bench("run", "--data", "mini", *options, "--score-threshold", "0.2", "--audit-prefixes")
+    assert done.returncode == 0, done.stderr
+    document = json.loads((out / "result.json").read_text())
+    assert (document["spec"]["score_threshold"], document["spec"]["audit_prefixes"]) == (0.2, True)
+    [reranked] = [cell for cell in document["cells"] if cell["key"]["pipeline"] == "hybrid+rerank"]
+    assert reranked["settings"]["score_threshold"] == 0.2
+    report = (out / "report.md").read_text()
+    for heading in ("## Score thresholds", "### What the prompts are worth", "## Label health"):
+        assert heading in report
+    assert "before the score threshold of 0.2" in report
+    again = bench("run", "--data", "mini", *options, "--score-threshold", "0.3", "--audit-prefixes")
+    assert again.returncode == 2
+    assert "score_threshold: 0.2 / 0.3" in again.stderr

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from harness.datasets import Dataset, load_dataset
-from harness.describe import describe, description_lines
+from harness.describe import describe, description_lines, near_duplicate_record
 from rag_core.types import Document, Qrel, Query
 
 from .test_cli import bench
@@ -50,6 +50,40 @@ def test_the_figures(data):
     assert facts["relevant_per_query"]["mean"] == pytest.approx(4 / 3)
     assert facts["judged_per_query"]["max"] == 2
     assert facts["languages"]["documents"] == {"en": 1.0}
+
+
+def test_how_far_the_judgements_reach(data):
+    facts = describe(data)
+    assert facts["labels"] == {
+        "queries_unjudged": 1,
+        "queries_judged_without_answer": 0,
+        "judgements_not_relevant": 1,
+        "documents_judged": 3,
+        "documents_relevant": 3,
+    }
+    lines = description_lines(facts)
+    assert "judged documents        3 (75.0%), relevant to some query 3" in lines
+    assert "queries without answer  0 judged so, 1 without a judgement" in lines
+    assert not any("only relevant documents are judged" in line for line in lines)
+
+
+def test_judgements_of_relevant_documents_alone_are_said_and_unknown_ones_not_counted():
+    qrels = (Qrel("q1", "a", 1), Qrel("q1", "lost", 1))
+    one = Dataset("one", (Document("a", "x"), Document("b", "y")), (Query("q1", "x"),), qrels)
+    facts = describe(one)
+    assert (facts["labels"]["documents_judged"], facts["labels"]["documents_relevant"]) == (1, 1)
+    told = "  only relevant documents are judged: an unjudged answer may be right or wrong"
+    assert told in description_lines(facts)
+    unanswered = Dataset("two", one.documents, one.queries, (Qrel("q1", "a", 0),))
+    assert describe(unanswered)["labels"]["queries_judged_without_answer"] == 1
+
+
+def test_a_result_keeps_the_counts_of_near_duplicates(data, monkeypatch: pytest.MonkeyPatch):
+    found = describe(data)["near_duplicates"]
+    names = {"pairs", "documents", "relevant_documents", "relevant_without_their_double", "queries_concerned"}
+    assert near_duplicate_record(data) == {name: found[name] for name in names}
+    monkeypatch.setattr("harness.describe.MOST_DOCUMENTS", 3)
+    assert near_duplicate_record(data) is None
 
 
 def test_overlap_counts_every_query_once(data):

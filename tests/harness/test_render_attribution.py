@@ -31,13 +31,26 @@ def test_a_row_for_each_system_with_only_the_stages_it_has(
     assert lines[0] == "## Where relevant documents were lost"
     assert lines[2] == (
         "| system | relevant | found | in no pool | low in every leg | lost in fusion | pushed out | lifted "
-        "| documents cut | pairs cut |"
+        "| missed and cut | documents cut | pairs cut |"
     )
-    assert lines[4] == "| bm25 | 100 | 70 | 30 | 0 | – | – | – | 2 | – |"
-    assert lines[5] == "| e5-small · hybrid | 100 | 70 | 30 | 0 | 0 | – | 3 | 2 | – |"
-    assert lines[6] == "| e5-small · hybrid+rerank · fine | 100 | 80 | 9 | 2 | 4 | 5 | 3 | 2 | 7 |"
+    assert lines[4] == "| bm25 | 100 | 70 | 30 | 0 | – | – | – | – | 2 | – |"
+    assert lines[5] == "| e5-small · hybrid | 100 | 70 | 30 | 0 | 0 | – | 3 | – | 2 | – |"
+    assert lines[6] == "| e5-small · hybrid+rerank · fine | 100 | 80 | 9 | 2 | 4 | 5 | 3 | – | 2 | 7 |"
     assert "beyond the first 50 of every leg" in lines[8]
     assert list(jsonschema.Draft202012Validator(result_schema()).iter_errors(document.as_dict())) == []
+
+
+def test_losses_below_a_threshold_and_of_cut_documents(
+    document: ResultDocument, reranked: Callable[..., CellResult]
+) -> None:
+    cell = reranked(document, 0.02)
+    cell.attribution = counted(found=80, threshold=6) | {"cut": 5}
+    cell.audit = {"window": 256}
+    document.cells[0].attribution = counted(found=70)
+    lines = lost_documents(make_rows(document)).splitlines()
+    assert "| pushed out | below threshold | lifted | missed and cut |" in lines[2]
+    assert lines[4] == "| bm25 | 70 | 70 | 0 | 0 | – | – | – | – | – | 2 | – |"
+    assert lines[5] == "| e5-small · hybrid+rerank · fine | 86 | 80 | 0 | 0 | 0 | 0 | 6 | 3 | 5 | 2 | – |"
 
 
 def test_failed_queries_and_absent_documents_stand_only_where_there_are_some(

@@ -62,3 +62,12 @@ def test_the_schema_knows_it(document: ResultDocument, reranked: Add) -> None:
     assert made.rerank is not None
     del made.rerank["fates"]["below_top"]
     assert list(schema.iter_errors(document.as_dict()))
+
+
+def test_a_score_threshold_is_said_to_come_after(
+    document: ResultDocument, reranked: Callable[..., CellResult]
+) -> None:
+    cell = reranked(document, 0.02)
+    assert "threshold" not in reranking(make_rows(document))
+    cell.settings = {**cell.settings, "score_threshold": -1.5}
+    assert "before the score threshold of -1.5" in reranking(make_rows(document))

@@ -310,3 +310,31 @@ def test_the_shipped_recording_replays_without_a_server(tmp_path: Path) -> None:
     assert mean is not None
     assert baseline is not None
     assert mean > baseline
+
+
+def test_a_services_role_is_compared_and_replayed(
+    server: FaultServer, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the comparison sends is recorded like the rest; what was not recorded is a reason."""
+    monkeypatch.delenv("RAG_REPLAY", raising=False)
+    kept = str(tmp_path / "kept")
+    plain = replace(spec_of(server, data, rerankers=()), pipelines=("vector",))
+    spec = replace(plain, audit_prefixes=True)
+    [cell] = run(replace(spec, record=kept), tmp_path / "first").cells
+    assert cell.audit is not None
+    assert cell.audit["estimated"]
+    assert cell.audit["role_cosine"] is None
+    compared = cell.audit["prefixes"]
+    assert (compared["change"], compared["reason"]) == ("queries sent as documents", "")
+    assert compared["with"] == cell.metrics["ndcg@10"].per_query
+    sent = [request.body["input_type"] for request in server.requests if request.texts[0].startswith("which")]
+    assert sent.count("search_document") == 1  # all queries in one call
+    [again] = run(replace(spec, replay=kept), tmp_path / "second").cells
+    assert again.audit is not None
+    assert again.audit["prefixes"] == compared
+
+    run(replace(plain, record=str(tmp_path / "less")), tmp_path / "third")
+    [lacking] = run(replace(spec, replay=str(tmp_path / "less")), tmp_path / "fourth").cells
+    assert lacking.status == "ok"
+    assert lacking.audit is not None
+    assert "recorded" in lacking.audit["prefixes"]["reason"]

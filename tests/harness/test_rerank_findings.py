@@ -125,3 +125,10 @@ def test_failed_cells_are_left_out(document: ResultDocument, reranked: Add) -> N
     made = reranked(document, 0.1)
     document.cells[-1] = replace(made, status="failed", reason="no weights", metrics={}, rerank=None)
     assert findings(make_rows(document), "ndcg@10") == []
+
+
+def test_a_score_threshold_comes_after_what_is_compared(document: ResultDocument, reranked: Add) -> None:
+    cell = reranked(document, -0.1)
+    cell.settings = {**cell.settings, "score_threshold": 0.5}
+    [one] = findings(make_rows(document), "ndcg@10")
+    assert "reranking hurts here, before the score threshold: nDCG@10" in one.sentence()

@@ -289,3 +289,53 @@ def test_a_reranker_that_is_not_there_gives_the_reason() -> None:
     assert "UnknownNameError" in str(load_reranker("no-such-reranker", ["en"]))
     made, notes = load_reranker("noop", ["en"])
     assert (made.name, notes) == ("noop", [])  # type: ignore[union-attr]
+
+
+def ranked(job: Job, pipeline: str = "hybrid+rerank") -> dict[str, list[str]]:
+    out: dict[str, list[str]] = {}
+    for line in (job.runs / f"{file_name(key(pipeline))}.run").read_text().splitlines():
+        out.setdefault(line.split()[0], []).append(line.split()[2])
+    return out
+
+
+def test_a_threshold_drops_low_scores_and_what_was_not_scored(setup: Setup) -> None:
+    """The scores decide whatever the mix, NaN never passes, and each loss is told."""
+    job, fused = setup(score_threshold=5.0)
+    scores = {text: float(i) for i, text in enumerate(TEXTS.values())} | {TEXTS["d07"]: math.nan}
+    reranked = Reranked(job, Scripted(scores), fused)
+    made = cell(reranked, fused)
+    expected = [f"d{i:02d}" for i in range(21, 4, -1) if i != 7]
+    assert ranked(job)["qa"] == expected
+    assert made.settings["score_threshold"] == 5.0
+    assert made.attribution is not None
+    # of four relevant documents d00 scores 0 (ranked beyond the first ten) and d23 stands outside the pool
+    assert made.attribution["fates"]["found"] == 2
+    mixed = cell(reranked, fused, "hybrid+rerank+rrf")
+    assert set(ranked(job, "hybrid+rerank+rrf")["qa"]) == set(expected)
+    assert mixed.thresholds == made.thresholds
+
+
+def test_a_threshold_above_every_score_leaves_empty_answers(setup: Setup) -> None:
+    job, fused = setup(score_threshold=99.0)
+    scores = {text: -float(i) for i, text in enumerate(TEXTS.values())}
+    made = cell(Reranked(job, Scripted(scores), fused), fused)
+    assert made.counts["n_empty_answers"] == 3
+    assert made.metrics["ndcg@10"].mean == 0.0
+    assert made.attribution is not None
+    assert made.attribution["fates"]["threshold"] == 1  # d00, first of the reranked list
+    assert made.judged_at_10 == [None, None]
+
+
+def test_the_scores_of_each_query_are_kept_for_a_threshold(setup: Setup) -> None:
+    job, fused = setup()
+    scores = {text: float(i * 7 % 11) for i, text in enumerate(TEXTS.values())}
+    made = cell(Reranked(job, Scripted(scores, fail="qb"), fused), fused)
+    assert "score_threshold" not in made.settings
+    best = max(scores[TEXTS[d]] for d in list(TEXTS)[:22] if d not in ("d00", "d21"))
+    assert made.thresholds == {
+        "of": "rerank",
+        "relevant": [max(scores[TEXTS["d00"]], scores[TEXTS["d21"]]), None],
+        "other": [best, None],
+        "unanswerable": [max(scores[TEXTS[d]] for d in list(TEXTS)[:22])],
+        "n_unjudged": 1,
+    }

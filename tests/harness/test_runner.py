@@ -292,6 +292,41 @@ def test_a_reranker_without_weights_is_a_failed_cell_with_its_reason(
     assert str(tmp_path / "models") in cells["minilm-l6"].reason
 
 
+def test_texts_roles_scores_and_labels_are_recorded(data: Path, tmp_path: Path) -> None:
+    document = run(spec(data, "fake-e5-small", audit_prefixes=True), tmp_path / "out")
+    cells = by_name(document)
+    vector, hybrid, bm25 = (
+        cells[name] for name in ("fake-e5-small/vector", "fake-e5-small/hybrid", "bm25/bm25")
+    )
+    audit = vector.audit
+    assert audit["documents"] == {"n": 3, "cut": 0, "tokens": 25, "lost": 0}
+    assert (audit["window"], audit["estimated"], audit["queries"]["n"]) == (512, False, 3)
+    assert audit["role_cosine"] < 0.99  # hashes of different texts
+    compared = audit["prefixes"]
+    assert (compared["change"], compared["reason"]) == ("without prefixes", "")
+    assert compared["with"] == vector.metrics["ndcg@10"].per_query
+    assert len(compared["without"]) == 2
+    assert hybrid.audit == {**audit, "prefixes": None}  # one value a query: once a provider
+    assert (bm25.audit, bm25.thresholds, hybrid.thresholds) == (None, None, None)
+    kept = vector.thresholds
+    assert (kept["of"], len(kept["relevant"]), len(kept["unanswerable"]), kept["n_unjudged"]) == (
+        "vector",
+        2,
+        1,
+        0,
+    )
+    assert all(-1 <= score <= 1 for score in kept["relevant"])
+    assert bm25.judged_at_10 == [1.0, 1.0]
+    assert document.dataset["n_judgements_relevant"] == 3
+    assert document.dataset["near_duplicates"]["pairs"] == 0
+    assert list(jsonschema.Draft202012Validator(result_schema()).iter_errors(document.as_dict())) == []
+
+
+def test_prefixes_are_compared_only_when_asked(data: Path, tmp_path: Path) -> None:
+    document = run(spec(data, "fake-e5-small", pipelines=("vector",)), tmp_path / "out")
+    assert document.cells[0].audit["prefixes"] is None
+
+
 def test_names_are_checked_before_anything_starts(data: Path, tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'minilm'"):
         run(spec(data, "minilmm"), tmp_path / "out")
@@ -487,6 +522,14 @@ def command_line(process: Path) -> bytes:
         return b""
 
 
+def test_settings_of_later_versions_change_no_digest_unless_they_are_used() -> None:
+    """Results made before there was a threshold go on being resumed and compared."""
+    made = RunSpec("mini", ("fake",))
+    assert made.digest == "6fd239ba7698ad7b"
+    assert len({replace(made, score_threshold=t).digest for t in (None, 0.0, 1.0)}) == 3
+    assert made.digest != replace(made, audit_prefixes=True).digest
+
+
 def test_settings_round_trip() -> None:
     made = RunSpec("mini", ("fake",), weights=(1.0, 2.0))
     assert RunSpec.from_dict(json.loads(json.dumps(made.as_dict()))) == made
@@ -501,6 +544,7 @@ def test_settings_round_trip() -> None:
         ({"analyser": "y"}, "analyser 'y'"),
         ({"k": 0}, "k is 0"),
         ({"warmup": -1}, "warmup is -1"),
+        ({"score_threshold": float("nan")}, "score_threshold is nan"),
     ],
 )
 def test_bad_settings_are_named(settings: dict[str, Any], words: str) -> None:

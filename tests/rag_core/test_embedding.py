@@ -118,3 +118,25 @@ def test_any_length_and_type_is_brought_to_unit_float32() -> None:
     assert rows.flags.c_contiguous
     assert np.allclose(np.linalg.norm(rows.astype(np.float64), axis=1), 1, rtol=0, atol=1e-6)
     assert np.allclose(rows, raw / np.linalg.norm(raw, axis=1, keepdims=True), atol=1e-6)
+
+
+def test_other_templates_make_a_copy_that_says_so() -> None:
+    one = Recorder("query: {text}", "passage: {text}")
+    one.embed(["x"])
+    bare = one.with_templates("{text}", "{text}")
+    bare.embed(["yy"], role="query")
+    assert bare.seen[-1] == ("query", ["yy"])
+    assert bare.fingerprint.differences(one.fingerprint) == [
+        "query_template: '{text}' / 'query: {text}'",
+        "document_template: '{text}' / 'passage: {text}'",
+    ]
+    one.embed(["z"], role="query")
+    assert one.seen[-1] == ("query", ["query: z"])
+    assert (one.stats.texts, bare.stats.texts) == (2, 1)
+
+
+def test_templates_that_cannot_be_sent_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="template 'x'; accepted: one with "):
+        Recorder().with_templates("{text}", "x")
+    with pytest.raises(InvalidArgumentError, match="told a text's role beside it"):
+        Recorder("input_type=query", "input_type=document").with_templates("{text}", "{text}")
