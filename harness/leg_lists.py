@@ -14,8 +14,8 @@ from pathlib import Path
 
 from harness.formats.reading import DataError
 from harness.results import CellKey, file_name
-from rag_core.index_files import write_whole
 from rag_core.fusion import Evidence, Leg
+from rag_core.index_files import write_whole
 from rag_core.types import Ranking
 
 __all__ = ["COSINE_FLOOR", "LegLists", "legs_file"]
@@ -80,7 +80,9 @@ class LegLists:
                 leg: {q: Ranking.from_scores(zip(*found[leg])) for q, found in queries.items()}
                 for leg in ("vector", "bm25")
             }
-            evidence = {q: Evidence(**found["evidence"]) for q, found in queries.items() if "evidence" in found}
+            evidence = {
+                q: Evidence(**found["evidence"]) for q, found in queries.items() if "evidence" in found
+            }
             return cls(int(values["depth"]), lists["vector"], lists["bm25"], evidence)
         except FileNotFoundError as error:
             raise DataError(

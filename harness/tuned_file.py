@@ -73,7 +73,7 @@ def with_search(
     if not right:
         raise InvalidArgumentError(
             f"{name} writes [search] in a form that is not changed line by line; accepted: a plain table "
-            f"[search] with a key a line, or another --out. The tuned keys: {'; '.join(new[len(notes):])}"
+            f"[search] with a key a line, or another --out. The tuned keys: {'; '.join(new[len(notes) :])}"
         )
     return made
 

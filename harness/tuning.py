@@ -1,4 +1,4 @@
-"""What a user's own judgements say about how to search: a setting, what it gains, or that they cannot tell."""
+"""What a user's own judgements say about how to search: a setting and its gain, or that they cannot tell."""
 
 from __future__ import annotations
 
@@ -123,5 +123,6 @@ def _too_few(values: Floats, metric: str) -> str:
     if n > 1:
         gaps = values[:, 1:] - values[:, :1]
         needed = queries_needed(WORTH_HAVING, float(np.median(gaps.std(axis=0, ddof=1))))
-        told = f"; with the spread seen here it takes about {needed:,} to tell a gain of {WORTH_HAVING:g} {metric}"
+        if needed:
+            told = f"; with the spread seen here about {needed:,} tell a gain of {WORTH_HAVING:g} {metric}"
     return f"{n} different judged queries are too few to tune on; accepted: {LEAST} or more{told}"
