@@ -1,7 +1,7 @@
-"""The lists of both legs with their scores, as a run leaves them for `bench tune`: fusion is arithmetic on them.
+"""The lists of both legs with their scores, as a run leaves them for `bench tune`.
 
-``runs/<vector cell>.legs.json.gz`` beside the run files, which cannot serve: where two scores of a query are
-equal they hold ranks in their place.
+Fusion is arithmetic on them. They stand in ``runs/<vector cell>.legs.json.gz``; the run files beside them
+cannot serve: where two scores of a query are equal they hold ranks in their place.
 """
 
 from __future__ import annotations

@@ -126,9 +126,9 @@ def _chosen(document: ResultDocument, provider: str) -> CellKey:
         return keys[0]
     failed = "; ".join(cell.reason or cell.status for cell in document.cells if cell.status != "ok")
     if not keys:
-        what = f"of {provider} " if provider else ""
+        what = f" of {provider}" if provider else ""
         raise InvalidArgumentError(
-            f"the result has no measured hybrid cell {what}to tune{f' ({failed})' if failed else ''}; accepted: "
+            f"the result has no measured hybrid cell{what}{f' ({failed})' if failed else ''}; accepted: "
             "a run with the pipelines vector, bm25 and hybrid"
         )
     raise InvalidArgumentError(
@@ -178,7 +178,7 @@ def _sentences(found: Tuned, metric: str) -> list[str]:
         return [
             f"Take {found.setting}: choosing so gains {signed(gain.mean)} {metric_title(metric)} "
             f"({signed(gain.low)} to {signed(gain.high)}) on queries that took no part in the choice; "
-            f"{found.choice.again:.0%} of the choices without a fifth of the queries fell on the same setting."
+            f"{found.choice.again:.0%} of the choices without a fifth of the queries took the same setting."
         ]
     if found.setting == DEFAULT:
         return [f"The default stays: no setting is better on these {n} queries."]
