@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.command import data_name
-from harness.config import DEFAULT_METRICS, RunSpec
+from harness.config import BASELINE, DEFAULT_METRICS, RunSpec
 from harness.leg_lists import LegLists, legs_file
 from harness.pairwise_findings import about
 from harness.progress import reporter
@@ -24,6 +24,7 @@ from harness.tune_grid import DEFAULT, Floats
 from harness.tuned_file import OWNED, write_search
 from harness.tuning import Tuned, tune
 from rag_core.errors import InvalidArgumentError
+from rag_core.factory import SpecString
 
 __all__ = ["TuneOptions", "tune_lines"]
 
@@ -114,14 +115,17 @@ def _measured(options: TuneOptions, say: Callable[..., None]) -> Path:
 def _chosen(document: ResultDocument, provider: str) -> CellKey:
     """The vector leg's key of the hybrid cells that ``provider`` names, or of the only ones."""
     hybrids = [c.key for c in document.cells if c.status == "ok" and c.key.pipeline.startswith("hybrid")]
-    keys = list(
-        dict.fromkeys(replace(key, pipeline="vector", reranker=NOT_FUSED, fusion="") for key in hybrids)
-    )
-    if provider:
-        names = {provider, provider.partition("@")[0]}
-        keys = [key for key in keys if key.provider in names or f"{key.provider}@{key.target}" == provider]
-    else:
-        keys = [key for key in keys if key.provider != "fake"] or keys
+    asked = SpecString.parse(provider) if provider else None
+    if asked is not None:
+        label = str(replace(asked, target=""))
+        hybrids = [k for k in hybrids if k.provider == label and asked.target in ("", k.target)]
+    elif any(key.provider != BASELINE[0] for key in hybrids):
+        hybrids = [key for key in hybrids if key.provider != BASELINE[0]]
+    legs: dict[tuple[str, str, str], CellKey] = {}
+    for key in hybrids:  # of several stores the first
+        plain = replace(key, pipeline="vector", reranker=NOT_FUSED, fusion="")
+        legs.setdefault((key.provider, key.target, key.dtype), plain)
+    keys = list(legs.values())
     if len(keys) == 1:
         return keys[0]
     failed = "; ".join(cell.reason or cell.status for cell in document.cells if cell.status != "ok")

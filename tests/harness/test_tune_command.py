@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from typer.testing import CliRunner
 from harness.cli import app
 from harness.leg_lists import legs_file
 from harness.results import load_result
+from harness.thresholds import LEAST_QUERIES
 from harness.tune_command import TuneOptions, tune_lines
 from rag_core.errors import InvalidArgumentError, RagCoreError
+from rag_core.service_config import TABLES, read_config
 
 WORDS = [
     "ferry",
@@ -101,8 +104,6 @@ def test_a_result_without_lists_names_the_command(data: Path, measured: Path, tm
 
 
 def test_of_several_vector_legs_one_is_to_be_named(data: Path, measured: Path, tmp_path: Path) -> None:
-    from dataclasses import replace
-
     document = load_result(measured)
     for cell in list(document.cells):
         if cell.key.pipeline == "hybrid":
@@ -113,3 +114,54 @@ def test_of_several_vector_legs_one_is_to_be_named(data: Path, measured: Path, t
         InvalidArgumentError, match="2 vector legs; accepted: --provider with one of other@cpu"
     ):
         tune_lines(TuneOptions(tmp_path, str(data)), print)
+
+
+@pytest.mark.parametrize(("lowest", "written"), [(0.6, True), (0.1, False)])
+def test_a_threshold_is_written_where_the_rerankers_scores_separate(
+    data: Path, measured: Path, tmp_path: Path, lowest: float, written: bool
+) -> None:
+    """Of 40 answers all score 0.6 or more, or as little as queries without an answer do."""
+    document = load_result(measured)
+    hybrid = next(cell for cell in document.cells if cell.key.pipeline == "hybrid")
+    scores = [lowest + (0.9 - lowest) * i / 39 for i in range(40)]
+    kept = {
+        "of": "rerank",
+        "relevant": scores,
+        "other": [0.1] * 40,
+        "unanswerable": [0.1 + 0.8 * (not written) * i / 40 + i / 1000 for i in range(2 * LEAST_QUERIES)],
+        "n_unjudged": 0,
+    }
+    key = replace(hybrid.key, pipeline="hybrid+rerank", reranker="noop")
+    document.put(replace(hybrid, key=key, thresholds=kept))
+    document.write(tmp_path / "result.json")
+    (tmp_path / "runs").symlink_to(measured / "runs")
+    out = tmp_path / "rag.toml"
+    lines = tune_lines(TuneOptions(tmp_path, str(data), metric="recall@100", out=out), print)
+    (said,) = [line for line in lines if "the scores of noop" in line]
+    assert said.startswith("Threshold" if written else "No threshold")
+    if written:
+        assert 0.1 < tomllib.loads(out.read_text())["search"]["score_threshold"] < 0.6
+    else:
+        assert not out.exists()
+
+
+def test_the_lists_of_the_first_store_serve_and_a_target_may_be_named(
+    data: Path, measured: Path, tmp_path: Path
+) -> None:
+    document = load_result(measured)
+    hybrid = next(cell for cell in document.cells if cell.key.pipeline == "hybrid")
+    document.put(replace(hybrid, key=replace(hybrid.key, store="other")))
+    document.write(tmp_path / "result.json")
+    (tmp_path / "runs").symlink_to(measured / "runs")
+    options = TuneOptions(tmp_path, str(data), "fake@cpu", metric="recall@100", out=tmp_path / "rag.toml")
+    assert tune_lines(options, print)[0].startswith("town")
+    with pytest.raises(InvalidArgumentError, match="no measured hybrid cell of fake@mlx"):
+        tune_lines(replace(options, provider="fake@mlx"), print)
+
+
+def test_an_index_understands_the_file(data: Path, measured: Path, tmp_path: Path) -> None:
+    if "fusion" not in TABLES["search"]:
+        pytest.skip("rag.toml does not take a method of fusion here")
+    out = tmp_path / "rag.toml"
+    tune_lines(TuneOptions(measured, str(data), out=out), print)
+    assert read_config(out, needs_provider=False).search == tomllib.loads(out.read_text())["search"]
