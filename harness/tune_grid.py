@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from harness.leg_lists import LegLists
 from harness.metrics import evaluate
-from rag_core.fusion import METHODS, fuse
+from rag_core.fusion import METHODS, Leg, fuse
 from rag_core.types import Ranking
 
 __all__ = ["DEFAULT", "POOLS", "Setting", "grid", "values_of"]
 
 #: Documents that each leg gives; constants of rank fusion; weights of the legs, vectors then BM25.
-POOLS, CONSTANTS = (20, 50, 100, 200), (10.0, 30.0, 60.0)
+POOLS, CONSTANTS = (50, 100, 200), (10.0, 60.0)
 WEIGHTS = ((1.0, 1.0), (2.0, 1.0), (1.0, 2.0), (4.0, 1.0), (1.0, 4.0))
 EQUAL = WEIGHTS[0]
 Floats = NDArray[np.float64]
@@ -115,16 +115,20 @@ def values_of(
     grades = {query_id: relevance[query_id] for query_id in chosen}
     places = [np.array([row[query_id] for query_id in group]) for group in groups]
     values = np.zeros((len(groups), len(settings)))
-    for column, setting in enumerate(settings):
-        found = evaluate({q: _search(lists, q, setting) for q in chosen}, grades, (metric,))[metric]
+    legs: dict[str, tuple[Leg, Leg]] = {}
+    pool = 0
+    for column in sorted(range(len(settings)), key=lambda column: settings[column].pool):
+        setting = settings[column]
+        if setting.pool != pool:  # cut once a pool
+            pool = setting.pool
+            legs = {q: lists.legs(q, pool) for q in chosen if q in lists.vector}
+        # a query that failed in one leg has no list, and counts 0
+        found = evaluate({q: _search(both, setting) for q, both in legs.items()}, grades, (metric,))[metric]
         values[:, column] = [found[place].mean() for place in places]
     return values
 
 
-def _search(lists: LegLists, query_id: str, setting: Setting) -> Ranking:
-    if query_id not in lists.vector:  # it failed in one leg
-        return Ranking.from_scores(())
-    legs = lists.legs(query_id, setting.pool)
+def _search(legs: tuple[Leg, Leg], setting: Setting) -> Ranking:
     if setting.is_leg:
         return legs[0 if setting.method == "vector" else 1].ranking
     return fuse(legs, setting.method, k=setting.k, weights=setting.weights).ranking
