@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.leg_lists import LegLists
 from harness.neardup import near_duplicates
-from harness.nested import Choice, nested_choice
+from harness.nested import LEVEL, Choice, nested_choice
 from harness.power import queries_needed
 from harness.tune_grid import DEFAULT, Floats, Setting, grid, values_of
 from rag_core.errors import InvalidArgumentError
@@ -33,7 +33,8 @@ class Tuned:
         vector, bm25: means of each leg alone.
         n_queries: judged queries; ``len(default)`` of them are different.
         n_settings: tried.
-        needed: queries that would tell a gain of the size estimated; None where it is not above 0.
+        needed: queries that would tell a gain of the size estimated with 80 % power; None of one that is
+            not above 0.
     """
 
     setting: Setting
@@ -109,7 +110,7 @@ def tune(
         float(means[_leg(settings, "bm25")]),
         len(texts),
         len(settings),
-        queries_needed(mean, float(spread)) if mean > 0 else None,
+        queries_needed(mean, float(spread), 1 - LEVEL) if mean > 0 else None,
     )
 
 

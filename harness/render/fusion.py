@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from harness.differences import Difference
 from harness.fusion_rows import FusionRow, fusion_rows
+from harness.render.blocks import escape
 from harness.render.format import MISSING, score, signed
 from harness.results import ResultDocument
 from harness.rows import Row
@@ -32,7 +33,8 @@ def fusion(document: ResultDocument, rows: Sequence[Row], metric: str) -> str:
     columns = ["system", "fusion", "better leg", "Δ", "worse leg", "Δ", "better leg of each query", "Δ"]
     body = [_fields(one) for one in found]
     warned = "".join(
-        f"\n**{one.row.label} is worse than its better leg, and surely so: use {one.better.label}.**\n"
+        f"\n**{escape(one.row.label)} is worse than its better leg, and surely so: use "
+        f"{escape(one.better.label)}.**\n"
         for one in found
         if one.lost
     )
