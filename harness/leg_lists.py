@@ -86,8 +86,8 @@ class LegLists:
             return cls(int(values["depth"]), lists["vector"], lists["bm25"], evidence)
         except FileNotFoundError as error:
             raise DataError(
-                path, None, "no lists of both legs were kept; run with this version: bench run --pipeline "
-                "vector --pipeline bm25 --pipeline hybrid"
+                path, None, "no lists of both legs were kept; make them with: bench run --fresh, with the "
+                "pipelines vector, bm25 and hybrid"
             ) from error  # fmt: skip
         except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
             raise DataError(path, None, f"not lists of a run: {type(error).__name__}: {error}") from error

@@ -41,7 +41,7 @@ def test_legs_are_cut_to_the_pool_and_know_its_depth() -> None:
 
 @pytest.mark.parametrize(
     ("data", "message"),
-    [(None, "bench run --pipeline"), (b"\x1f\x8b12", "not lists of a run"), (b"{}", "not lists of a run")],
+    [(None, "bench run --fresh"), (b"\x1f\x8b12", "not lists of a run"), (b"{}", "not lists of a run")],
 )
 def test_what_is_no_such_file_is_refused(tmp_path: Path, data: bytes | None, message: str) -> None:
     path = tmp_path / "x.legs.json.gz"
