@@ -24,8 +24,8 @@ __all__ = ["FOLDS", "LEVEL", "REPEATS", "Choice", "choose", "nested_choice"]
 FOLDS, REPEATS = 5, 10
 #: Level of the interval of a gain. Values of left-out queries share the choices made on the others, so that
 #: an interval that takes them as independent is too narrow (Bates, Hastie and Tibshirani, "Cross-validation:
-#: what does it estimate and how well does it do it?", JASA 119, 2024). At this level it lies above 0 for 2 to
-#: 4 % of simulated sets without any gain, where 2.5 % is an interval of 95 % (``benchmarks/tuning.py``).
+#: what does it estimate and how well does it do it?", JASA 119, 2024). At this level the default is left
+#: for 0.3 to 2.7 % of simulated sets without any gain, as 2.5 % would be due (``benchmarks/tuning.py``).
 LEVEL = 0.98
 #: Means closer than this are equal, and of equal settings the first is taken.
 ROUNDING = 1e-12
