@@ -12,7 +12,7 @@ from harness.config import BASELINE, DEFAULT_METRICS, RunSpec
 from harness.leg_lists import LegLists, legs_file
 from harness.pairwise_findings import about
 from harness.progress import reporter
-from harness.queries_command import dataset_of
+from harness.queries_command import texts_of
 from harness.render.format import interval, number, score, signed
 from harness.results import NOT_FUSED, CellKey, ResultDocument, load_result
 from harness.rows import MAIN_METRIC
@@ -72,7 +72,7 @@ def tune_lines(options: TuneOptions, say: Callable[..., None]) -> list[str]:
     vector = _chosen(document, options.provider)
     runs = (result if result.is_dir() else result.parent) / "runs"
     lists = LegLists.read(legs_file(runs, vector))
-    dataset = dataset_of(document, options.data)
+    dataset = texts_of(document, options.data)
     texts = {query.query_id: query.text for query in dataset.queries}
     judged = {query_id: texts[query_id] for query_id in document.dataset["query_ids"]}
     found = tune(lists, judged, dataset.relevance, options.metric, options.seed)

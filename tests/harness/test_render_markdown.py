@@ -27,6 +27,7 @@ def test_the_sections_in_order(document: ResultDocument) -> None:
     assert [line for line in text.splitlines() if line.startswith("#")] == [
         "# civic: 6 of 8 cells measured",
         "## Verdict",
+        "## Recommendation",
         "## Results",
         "## How sure",
         "## Fusion",
