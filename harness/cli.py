@@ -152,6 +152,30 @@ def sweep(
 
 
 @app.command()
+def tune(
+    result: Annotated[
+        Path | None, typer.Argument(help="Folder of a run with hybrid rows; without it, --data is measured.")
+    ] = None,
+    data: Annotated[str, typer.Option(help="Name or folder of a data set.")] = "",
+    provider: Annotated[str, typer.Option(help="Spec string; of a result, whose vectors.")] = "",
+    reranker: Annotated[str, typer.Option(help="Spec string, for a score threshold.")] = "",
+    metric: Annotated[str, typer.Option(help="What to raise.")] = "ndcg@10",
+    out: Annotated[Path, typer.Option(help="File to write.")] = Path("rag.toml"),
+    folder: Annotated[
+        Path | None, typer.Option(help="Of the run with --data; default reports/<date>-<name>-tune.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the partitions.")] = 0,
+) -> None:
+    """Choose fusion, weights, pool and threshold by nested cross-validation; write them where that pays."""
+    from harness.progress import wrapped
+    from harness.tune_command import TuneOptions, tune_lines
+
+    options = TuneOptions(result, data, provider, reranker, metric, out, folder, seed)
+    for line in tune_lines(options, print):
+        print(line if line.startswith("  ") else wrapped(line))
+
+
+@app.command()
 def report(
     result: Annotated[Path, typer.Argument(help="result.json or its folder.")],
     out: Annotated[Path | None, typer.Option(help="Folder to write; default beside the result.")] = None,

@@ -12,11 +12,12 @@ import numpy as np
 
 from harness.audit import audit, prefix_comparison
 from harness.datasets import Dataset
-from harness.fusing import FusedLists, Lexical, fuse_lists
+from harness.fusing import FusedLists, Lexical, fuse_lists, keep_legs
 from harness.parity import RULES, cosines
 from harness.paying import announce_corpus, rerank_within
 from harness.replaying import unclocked
 from harness.reranking import Reranked, load_reranker
+from harness.results import NOT_FUSED as NONE
 from harness.results import CellKey, CellResult, file_name
 from harness.spending import Meter, Spending, is_replayed
 from harness.stages import Job, language_warning, stat
@@ -174,6 +175,10 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
             )
             stored["store_recall_at_10"] = recalled
         here = replace(base, speed=base.speed | stored)
+        if lexical is not None:
+            first_key = next(key for key in this.wanted if key.store == store_name)
+            plain = replace(first_key, dtype=fingerprint.dtype, pipeline="vector", reranker=NONE)
+            keep_legs(this, plain, searched, lexical)
         fused: dict[str, FusedLists] = {}
         reordered: dict[tuple[str, str], tuple[Reranked, Meter]] = {}
         for key in (k for k in this.wanted if k.store == store_name):

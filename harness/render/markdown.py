@@ -20,6 +20,7 @@ from harness.render.format import (
     score,
     signed,
 )
+from harness.render.fusion import fusion
 from harness.render.load import load
 from harness.render.pairwise import how_sure
 from harness.render.recommendation import recommendation
@@ -86,7 +87,7 @@ def grouped(document: ResultDocument, rows: Sequence[Row]) -> dict[str, list[str
     metric = main_metric(document)
     made = {
         "recommendation": [recommendation(document, rows)],
-        "sure": [how_sure(document, rows, metric)],
+        "sure": [how_sure(document, rows, metric), fusion(document, rows, metric)],
         "metrics": [_other_metrics(document, rows), _headline(document, rows, metric)],
         "strata": [by_tags(document, rows, metric), by_overlap(document, rows, metric)],
         "losses": [lost_documents(rows)],

@@ -30,6 +30,7 @@ def test_the_sections_in_order(document: ResultDocument) -> None:
         "## Recommendation",
         "## Results",
         "## How sure",
+        "## Fusion",
         "## All metrics",
         "## nDCG@10 on the headline queries",
         "## Plots",
