@@ -239,7 +239,8 @@ def _fusion_cautions(document: ResultDocument, rows: Sequence[Row], metric: str)
     """Hybrid cells that score below the better of their two legs; where surely so, the leg to use."""
     for one in fusion_rows(rows, metric, int(document.spec.get("seed") or 0)):
         gap = one.to_better
-        if gap is None or gap.mean > -LEAST_DIFFERENCE:
+        # the baseline's vectors know nothing on purpose: that fusing them loses is no finding
+        if one.row.is_baseline or gap is None or gap.mean > -LEAST_DIFFERENCE:
             continue
         told = f": use {one.better.label} alone" if one.lost else " (not told apart)"
         yield (
