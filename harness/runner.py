@@ -25,10 +25,10 @@ from harness.rerank_variants import compare_rerankers
 from harness.results import CellKey, CellResult, ResultDocument, file_name, load_result
 from harness.variants import VECTORS, compare_variants, drop_large, vector_file
 from rag_core import __version__
-from rag_core.errors import ProviderUnavailableError, RagCoreError, UnknownNameError
+from rag_core.errors import ProviderUnavailableError, RagCoreError
 from rag_core.factory import SpecString, resolve
 from rag_core.lexical import parse_lexical
-from rag_core.registry import EMBEDDERS, RERANKERS, load_plugins, nearest
+from rag_core.registry import EMBEDDERS, RERANKERS, load_plugins
 from rag_core.stores import check_store
 
 __all__ = [
@@ -179,12 +179,6 @@ def _absent_stores(stores: Iterable[str]) -> dict[str, str]:
         except ProviderUnavailableError as error:
             absent[store] = str(error)
     return absent
-
-
-def _known(kind: str, names: Iterable[str], table: Iterable[str]) -> None:
-    for name in names:
-        if name not in table:
-            raise UnknownNameError(f"unknown {kind} {name!r}{nearest(name, table)}")
 
 
 def _cells(spec: RunSpec, provider: str, target: str) -> Iterator[CellKey]:
