@@ -84,7 +84,8 @@ def _breaks(trend: Trend) -> Iterator[str]:
             everyone = len(names) == len({t.label for t in trend.tracks if t.is_speed == is_speed})
             whom = "" if everyone else f" ({', '.join(names)})"
             what = "times are " if is_speed else ""
-            yield f"{night.date} ({night.where}): {what}{NOT_COMPARABLE} with the one before: {obstacle}{whom}"
+            said = f"{what}{NOT_COMPARABLE} with the run before: {obstacle}{whom}"
+            yield f"{night.date} ({night.where}): {said}"
 
 
 def trend_lines(history: History, trends: Sequence[Trend]) -> list[str]:
