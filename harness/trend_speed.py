@@ -33,6 +33,8 @@ __all__ = ["TREND_SURE", "WINDOW", "follow_speed"]
 TREND_SURE = 0.01
 #: Earlier runs that the newest is held against, at most.
 WINDOW = 14
+#: A relative change up to this is rounding.
+ROUNDING = 1e-9
 #: How many of the newest runs are taken together: one tells at once, three tell what one cannot.
 NEWEST = (1, 3)
 
@@ -134,7 +136,7 @@ def _rank_p(key: CellKey, pairs: Pairs, before: list[int], after: list[int]) -> 
 
 def _change(figure: str, found: Step, p_value: float) -> Change:
     reach = (found.high - found.low) / 2
-    verdict = OK if found.change == 0 else CANNOT_BE_TOLD
+    verdict = OK if abs(found.change) < ROUNDING else CANNOT_BE_TOLD
     if p_value < TREND_SURE:
         verdict = IMPROVED if (found.change > 0) == SPEED[figure] else REGRESSED
     delta = found.new - found.old

@@ -123,4 +123,5 @@ class Trend:
         return worst(
             CANNOT_BE_TOLD if track.is_speed and track.verdict == NOT_COMPARABLE else track.verdict
             for track in self.tracks
+            if any(point.status == OK for point in track.points)  # what never ran has no trend
         )

@@ -81,7 +81,10 @@ def _breaks(trend: Trend) -> Iterator[str]:
         for (obstacle, is_speed), names in found.items():
             if is_speed and (obstacle, False) in found:
                 continue
-            everyone = len(names) == len({t.label for t in trend.tracks if t.is_speed == is_speed})
+            measured = [
+                t for t in trend.tracks if t.is_speed == is_speed and t.points[place].value is not None
+            ]
+            everyone = len(names) == len(measured)
             whom = "" if everyone else f" ({', '.join(names)})"
             what = "times are " if is_speed else ""
             said = f"{what}{NOT_COMPARABLE} with the run before: {obstacle}{whom}"

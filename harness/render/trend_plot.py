@@ -18,6 +18,7 @@ __all__ = ["draw", "write"]
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY, GREY)
 MARKS = ("o", "s", "D", "^", "v", "P", "X", "<", ">")
 WIDTH_IN, PANEL_IN, DPI = 9.0, 3.1, 100
+MOST_TICKS = 7
 #: A metric is a number without a unit; speed is drawn in these.
 UNITS = {"_per_s": (1.0, "per s"), "_s": (1e3, "ms"), "_bytes": (1e-6, "MB")}
 
@@ -29,6 +30,7 @@ def write(trend: Trend, folder: Path, stem: str) -> list[Path]:
         MissingExtraError: matplotlib is not installed.
     """
     require()
+    folder.mkdir(parents=True, exist_ok=True)
     with styled():
         return save(draw(trend), folder, stem, f"{trend.name}: quality and latency over the runs")
 
@@ -59,9 +61,12 @@ def draw(trend: Trend) -> Any:
         axes.set_ylabel(f"{title(name)}, {unit}" if unit else f"{title(name)}\n(95 % interval)")
         axes.margins(y=0.15)
     bottom = grid[-1, 0]
-    locator = dates.AutoDateLocator(maxticks=8)
-    bottom.xaxis.set_major_locator(locator)
-    bottom.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
+    moments = [night.moment for night in trend.nights]
+    chosen = moments[:: max(1, -(-len(moments) // MOST_TICKS))]
+    bottom.set_xticks([dates.date2num(moment) for moment in chosen], [m.date().isoformat() for m in chosen])
+    first, last = dates.date2num(moments[0]), dates.date2num(moments[-1])
+    margin = 0.04 * (last - first) or 0.5
+    bottom.set_xlim(first - margin, last + margin)
     bottom.set_xlabel("date of the run, UTC; ring: not comparable with the run before; triangle: a change")
     handles = [_handle(*looks[name]) for name in names]
     made.legend(handles, names, loc="outside lower center", ncols=3, frameon=False, fontsize=10)
