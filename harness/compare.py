@@ -296,6 +296,14 @@ def _cell_mismatches(old: CellResult, new: CellResult) -> Iterator[Mismatch]:
         fields = [f for f in dict.fromkeys((*a, *b)) if idle.isdisjoint((f, f.partition(".")[0]))]
         found = list(_differing(fields, a, b)) or list(_differing(("digest",), a, b))
         yield from (replace(m, field=f"{name} {m.field}") for m in found)
+    yield from _hash_mismatches(old, new)
+
+
+def _hash_mismatches(old: CellResult, new: CellResult) -> Iterator[Mismatch]:
+    """Other weights or another tokenizer under the same fingerprint; earlier results record neither."""
+    a, b = (cell.runtime.get("hashes") or {} for cell in (old, new))
+    for found in _differing([name for name in a if name in b], a, b):
+        yield replace(found, field=f"hash of the {found.field}")
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -315,6 +323,9 @@ def _notes(old: ResultDocument, new: ResultDocument) -> Iterator[str]:
     revisions = [(d.environment.get("git") or {}).get("revision") for d in (old, new)]
     if revisions[0] != revisions[1]:
         yield "revision: {} / {}".format(*(str(r)[:12] if r else "unknown" for r in revisions))
+    codes = [d.environment.get("code") for d in (old, new)]
+    if all(codes) and codes[0] != codes[1]:
+        yield f"code of this project: digest {codes[0]} / {codes[1]}"
     for which, document in (("old", old), ("new", new)):
         if document.status != "complete":
             yield f"the {which} result is not complete: {document.status}"
