@@ -12,7 +12,7 @@ from harness.results import CellKey, CellResult, ResultDocument
 from rag_core.errors import RagCoreError
 from rag_core.factory import SpecString
 
-__all__ = ["command", "run_command_of"]
+__all__ = ["TIMED", "command", "run_command_of", "without_times"]
 
 NONE = "-"
 #: Setting of :class:`harness.config.RunSpec` → option of `bench run`; written where it is not the default.
@@ -31,6 +31,24 @@ OPTIONS = {
     "usd_per_hour": "--usd-per-hour",
     "score_threshold": "--score-threshold",
 }
+#: Fields of a result that are measured by the clock or are a date, beside those whose name ends in a unit of
+#: time or memory (:data:`TIMED_ENDINGS`): all others are the same in two runs on the same input.
+TIMED = ("created", "resumed_from", "stages", "share_of_p95", "points_per_ms", "n_timed")
+TIMED_ENDINGS = ("_s", "_per_s", "_seconds", "_rss_bytes", "device_peak_bytes", "peak_device_bytes")
+
+
+def without_times(values: Any) -> Any:
+    """The JSON values of a result (or a part of them) without what the clock and the memory counter gave.
+
+    Two runs of the same settings, data, code and versions agree in all that is left.
+    """
+    if isinstance(values, Mapping):
+        return {
+            name: without_times(value)
+            for name, value in values.items()
+            if name not in TIMED and not str(name).endswith(TIMED_ENDINGS)
+        }
+    return [without_times(value) for value in values] if isinstance(values, list) else values
 
 
 def command(document: ResultDocument, cell: CellResult) -> str:
@@ -57,10 +75,10 @@ def run_command_of(document: ResultDocument) -> str:
     spec = document.spec
     words = ["bench", "run", "--data", document.name]
     providers = [name for name in spec.get("providers", ()) if isinstance(name, str)]
-    if spec.get("baseline_only"):
-        providers = [name for name in providers if name != BASELINE[0]]
-    elif BASELINE[0] not in providers:
+    if BASELINE[0] not in providers:
         words.append("--no-baseline")
+    elif spec.get("baseline_only"):  # then it was added, not asked for
+        providers = [name for name in providers if name != BASELINE[0]]
     lists: tuple[tuple[str, list[str], list[str]], ...] = (
         ("--provider", providers, []),
         ("--reranker", list(spec.get("rerankers") or ()), []),

@@ -25,7 +25,7 @@ from harness.rerank_variants import compare_rerankers
 from harness.results import CellKey, CellResult, ResultDocument, file_name, load_result
 from harness.variants import VECTORS, compare_variants, drop_large, vector_file
 from rag_core import __version__
-from rag_core.errors import ProviderUnavailableError, RagCoreError
+from rag_core.errors import InvalidArgumentError, ProviderUnavailableError, RagCoreError
 from rag_core.factory import SpecString, resolve
 from rag_core.lexical import parse_lexical
 from rag_core.registry import EMBEDDERS, RERANKERS, load_plugins
@@ -245,9 +245,18 @@ def _labels(dataset: Dataset) -> dict[str, Any]:
 
 
 def now_utc() -> str:
-    """UTC to the second, or the moment that SOURCE_DATE_EPOCH fixes."""
+    """UTC to the second, or the moment that SOURCE_DATE_EPOCH fixes.
+
+    Raises:
+        InvalidArgumentError: SOURCE_DATE_EPOCH is set to something else than seconds since 1970.
+    """
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    moment = datetime.fromtimestamp(int(epoch) if epoch else int(time.time()), UTC)
+    try:
+        moment = datetime.fromtimestamp(int(epoch) if epoch else int(time.time()), UTC)
+    except (ValueError, OverflowError, OSError):
+        raise InvalidArgumentError(
+            f"SOURCE_DATE_EPOCH is {epoch!r}; accepted: whole seconds since 1970"
+        ) from None
     return moment.isoformat().replace("+00:00", "Z")
 
 
