@@ -51,13 +51,13 @@ def test_noise_alone_raises_few_alarms(nightlies: ModuleType, base: ResultDocume
 
 
 @pytest.mark.parametrize(
-    ("ndcg", "p95", "figure", "before"), [(0.03, 0.0, "ndcg@10", 2), (0.0, 0.2, "p95_s", 10)]
+    ("ndcg", "p95", "figure", "before"), [(0.03, 0.0, "ndcg@10", 2), (0.0, 0.2, "p95_s", 12)]
 )
 def test_a_planted_regression_is_caught_within_three_nights(
     nightlies: ModuleType, base: ResultDocument, ndcg: float, p95: float, figure: str, before: int
 ) -> None:
-    world = nightlies.World(drift=0.03, flips=0.005)
+    world = nightlies.World(drift=0.02, flips=0.0)  # of real runs every value of quality is the same
     planted = nightlies.Planted(before, ndcg=ndcg, p95=p95)
-    first, three = nightlies.planted_rates(base, 15, world, planted, figure, seed=2)
-    assert binomial_interval(three, 15)[0] > 0.6
+    first, three = nightlies.planted_rates(base, 12, world, planted, figure, seed=2)
+    assert binomial_interval(three, 12)[0] > 0.6
     assert first <= three
