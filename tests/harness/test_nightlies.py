@@ -59,5 +59,5 @@ def test_a_planted_regression_is_caught_within_three_nights(
     world = nightlies.World(drift=0.02, flips=0.0)  # of real runs every value of quality is the same
     planted = nightlies.Planted(before, ndcg=ndcg, p95=p95)
     first, three = nightlies.planted_rates(base, 12, world, planted, figure, seed=2)
-    assert binomial_interval(three, 12)[0] > 0.6
+    assert binomial_interval(three, 12)[0] > 0.5
     assert first <= three
