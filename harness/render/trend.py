@@ -21,8 +21,8 @@ __all__ = ["sentences", "trend_json", "trend_lines", "trend_markdown"]
 
 WIDTH = 80
 COLUMNS = ("system", "figure", "newest", "change", "first", "verdict")
-#: Widths of the columns after the first in the terminal.
-WIDTHS = (14, 8, 8, 8, 14)
+#: Widths of the columns of figures and of the verdict in the terminal.
+NUMBERS, VERDICT = (8, 8, 8), 14
 CHANGE_NOTE = (
     "change: against the run before, of speed against up to 14 runs before; first: against {reference}. "
     "A change counts below a corrected p of 0.01; of speed, only beyond the drift from run to run."
@@ -134,22 +134,23 @@ def _moved(track: Track, change: Change | None) -> str:
 
 
 def _table(trend: Trend) -> list[str]:
-    first = WIDTH - sum(WIDTHS) - len(WIDTHS)
-    lines = [_line(COLUMNS, first)]
+    name = max([len(COLUMNS[1]), *(len(title(track.figure)) for track in trend.tracks)])
+    first = WIDTH - name - sum(NUMBERS) - VERDICT - len(NUMBERS) - 2
+    lines = [_line(COLUMNS, first, name)]
     shown = ""
     for track in trend.tracks:
         label, *rest = _row(track)
         parts = textwrap.wrap(label, first, break_on_hyphens=False) if label != shown else [""]
-        lines.append(_line([parts[0], *rest], first))
+        lines.append(_line([parts[0], *rest], first, name))
         lines += [f"  {part}" for part in parts[1:]]
         shown = label
     return lines
 
 
-def _line(fields: Sequence[str], first: int) -> str:
-    label, name, *numbers, verdict = fields
-    middle = " ".join(f"{text:>{width}}" for text, width in zip(numbers, WIDTHS[1:]))
-    return f"{label:<{first}} {name:<{WIDTHS[0]}} {middle} {verdict}".rstrip()
+def _line(fields: Sequence[str], first: int, name: int) -> str:
+    label, figure_title, *numbers, verdict = fields
+    middle = " ".join(f"{text:>{width}}" for text, width in zip(numbers, NUMBERS))
+    return f"{label:<{first}} {figure_title:<{name}} {middle} {verdict}".rstrip()
 
 
 def trend_markdown(history: History, trends: Sequence[Trend], plots: dict[str, str] | None = None) -> str:
