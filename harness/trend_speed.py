@@ -4,11 +4,18 @@ Two questions must both be answered: whether the figure moved further than it mo
 (:mod:`harness.drift`), and whether the raw latencies of the newest runs lie above or below the earlier ones
 (Mann and Whitney's test). The second alone alarms whenever a machine is busy for a night; the first alone
 knows nothing of the shape of the latencies.
+
+Where enough systems ran, what they share of a night (the median of their changes: the machine was busy) is
+taken out first. A slowness that all share is told when it stays for three runs, each of them beyond the
+drift.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 
 from harness.compare import (
     CANNOT_BE_TOLD,
@@ -22,7 +29,6 @@ from harness.compare import (
 )
 from harness.drift import LEAST_RUNS, Step, step
 from harness.mannwhitney import mann_whitney
-from harness.results import CellKey
 from harness.significance import holm
 from harness.trend_pairs import Pairs
 from harness.trend_tracks import ChangePoint, Track
@@ -37,6 +43,11 @@ WINDOW = 14
 ROUNDING = 1e-9
 #: How many of the newest runs are taken together: one tells at once, three tell what one cannot.
 NEWEST = (1, 3)
+#: Systems from which on what they share of a night is known.
+LEAST_SYSTEMS = 4
+#: Ways to ask: (how many of the newest runs, whether what all systems share is taken out).
+ALONE = tuple((newest, False) for newest in NEWEST)
+TOGETHER = (*((newest, True) for newest in NEWEST), (max(NEWEST), False))
 
 
 @dataclass(slots=True)
@@ -68,11 +79,14 @@ def follow_speed(tracks: list[Track], pairs: Pairs, n_nights: int, reference: in
     states = [_State() for _ in tracks]
     for night in range(n_nights):
         found: dict[int, _Found] = {}
+        present = [(t, s) for t, s in zip(tracks, states) if t.points[night].value is not None]
+        for track, state in present:
+            _break(track, state, pairs, night)
+        asked = TOGETHER if _share(present, night) else ALONE
         for place, (track, state) in enumerate(zip(tracks, states)):
             if track.points[night].value is None:
                 continue
-            _break(track, state, pairs, night)
-            step_found = _test(track, state, pairs, night)
+            step_found = _test(track, state, pairs, night, asked)
             if step_found:
                 found[place] = step_found
             elif state.level:
@@ -98,39 +112,65 @@ def _break(track: Track, state: _State, pairs: Pairs, night: int) -> None:
             state.level, state.segment, state.steady = [], [], []
 
 
-def _values(track: Track, nights: list[int]) -> list[float]:
-    return [value for night in nights if (value := track.points[night].value) is not None]
+def _share(present: list[tuple[Track, _State]], night: int) -> bool:
+    """Note at each point what all systems share of this night; whether there are enough of them."""
+    moved = []
+    for track, state in present:
+        before, now = _values(track, state.level[-WINDOW:], True), track.points[night].value
+        if len(before) >= LEAST_RUNS and now and now > 0 and min(before) > 0:
+            moved.append(math.log(now) - math.fsum(map(math.log, before)) / len(before))
+    if len(moved) < LEAST_SYSTEMS:
+        return False
+    for track, _ in present:
+        track.points[night].shared = median(moved)
+    return True
 
 
-def _test(track: Track, state: _State, pairs: Pairs, night: int) -> _Found | None:
-    """The clearer of the two tests, its p value doubled for having looked twice."""
+def _values(track: Track, nights: list[int], is_own: bool = False) -> list[float]:
+    """The figure of each run; ``is_own``: without what all systems share of its night."""
+    points = (track.points[night] for night in nights)
+    return [p.value * math.exp(-p.shared if is_own else 0.0) for p in points if p.value is not None]
+
+
+def _test(
+    track: Track, state: _State, pairs: Pairs, night: int, asked: Sequence[tuple[int, bool]]
+) -> _Found | None:
+    """The clearest of the tests ``asked``, its p value times their number for having looked so often."""
     made: list[_Found] = []
-    for newest in NEWEST:
+    for newest, is_own in asked:
         runs = [*state.level, night]
         before, after = runs[:-newest][-WINDOW:], runs[-newest:]
         steady = before if len(before) >= LEAST_RUNS else state.steady
         if not before or len(steady) < LEAST_RUNS:
             continue
-        values = [_values(track, nights) for nights in (before, after, steady)]
-        if not all(value > 0 for part in values for value in part):
+        old, new, others = (_values(track, nights, is_own) for nights in (before, after, steady))
+        if min([*old, *new, *others]) <= 0:
             continue
-        found = step(*values)
-        rank_p = None
-        if track.figure in PERCENTILES:
-            rank_p = _rank_p(track.key, pairs, before, after)
-        made.append(_Found(found, max(found.p_value, rank_p or 0.0), rank_p))
+        found = step(old, new, others)
+        p_value = found.p_value
+        if asked is TOGETHER and not is_own:  # one busy night among three is no change
+            each = [step(old, [value], others) for value in new]
+            same = len({one.change > 0 for one in each}) == 1
+            p_value = max(one.p_value for one in each) if same else 1.0
+        rank_p = _rank_p(track, pairs, before, after, is_own) if track.figure in PERCENTILES else None
+        made.append(_Found(found, max(p_value, rank_p or 0.0), rank_p))
     if not made:
         return None
     best = min(made, key=lambda item: item.p_value)
     return replace(best, p_value=min(1.0, len(made) * best.p_value))
 
 
-def _rank_p(key: CellKey, pairs: Pairs, before: list[int], after: list[int]) -> float | None:
+def _rank_p(
+    track: Track, pairs: Pairs, before: list[int], after: list[int], is_own: bool = False
+) -> float | None:
     """Of the raw latencies, all runs of a side together; None where one has none."""
-    sides = [
-        [s for night in nights if (cell := pairs.cell(night, key)) for s in cell.total_s if s is not None]
-        for nights in (before, after)
-    ]
+    sides: list[list[float]] = [[], []]
+    for side, nights in zip(sides, (before, after)):
+        for night in nights:
+            cell = pairs.cell(night, track.key)
+            is_run = is_own and night < len(track.points)
+            factor = math.exp(-track.points[night].shared) if is_run else 1.0
+            side += [s * factor for s in (cell.total_s if cell else ()) if s is not None]
     return mann_whitney(*sides).p_value if all(sides) else None
 
 
@@ -183,13 +223,13 @@ def _versus_first(track: Track, state: _State, pairs: Pairs, night: int, referen
         )
         if track.first_obstacle:
             return
-    new = track.newest.value
-    others = _values(track, state.steady)
+    new = next(iter(_values(track, [night], True)), None)
+    others = _values(track, state.steady, True)
     if value is None or new is None or min(value, new, *others) <= 0 or len(others) < LEAST_RUNS:
         track.first = _by_two(track, pairs, old, night)
         return
     found = step([value], [new], others)
-    rank_p = _rank_p(track.key, pairs, [old], [night]) if track.figure in PERCENTILES else None
+    rank_p = _rank_p(track, pairs, [old], [night], True) if track.figure in PERCENTILES else None
     track.first = _change(track.figure, found, max(found.p_value, rank_p or 0.0))
 
 

@@ -23,6 +23,7 @@ class Point:
         low, high: 95 % interval of a metric's mean.
         obstacle: fields that forbid comparing the run with the one before it.
         change: against the run before (a metric), or the runs before (a figure of speed).
+        shared: logarithm of the factor by which all systems together were slower than before.
         rank_p: of Mann and Whitney's test on the raw latencies of the same runs.
     """
 
@@ -33,6 +34,7 @@ class Point:
     obstacle: str = ""
     change: Change | None = None
     rank_p: float | None = None
+    shared: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

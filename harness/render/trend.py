@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -21,11 +22,15 @@ __all__ = ["sentences", "trend_json", "trend_lines", "trend_markdown"]
 
 WIDTH = 80
 COLUMNS = ("system", "figure", "newest", "change", "first", "verdict")
+#: A move of all systems that is told, and what it may mean.
+WORTH_SAYING = 0.1
+CAUSE = "the machine, or what all share; a change if it stays for three runs"
 #: Widths of the columns of figures and of the verdict in the terminal.
 NUMBERS, VERDICT = (8, 8, 8), 14
 CHANGE_NOTE = (
     "change: against the run before, of speed against up to 14 runs before; first: against {reference}. "
-    "A change counts below a corrected p of 0.01; of speed, only beyond the drift from run to run."
+    "A change counts below a corrected p of 0.01; of speed, only beyond the drift from run to run and of "
+    "what all systems share."
 )
 
 
@@ -63,11 +68,22 @@ def _other(trend: Trend) -> Iterator[str]:
         yield f"{', '.join(dict.fromkeys(names))}: {text}"
     if len(trend.nights) == 1 and trend.latest is None:
         yield "a single run: nothing to compare it with; name a result with --against"
+    yield from _together(trend)
     yield from _breaks(trend)
     for track in trend.tracks:
         if track.first_obstacle:
             what = f"{title(track.figure)} of {track.label}"
             yield f"{what}: {NOT_COMPARABLE} with {trend.reference}: {track.first_obstacle}"
+
+
+def _together(trend: Trend) -> Iterator[str]:
+    """By how much all systems together were slower in the newest run, where that is worth a sentence."""
+    for name in dict.fromkeys(track.figure for track in trend.tracks):
+        shared = [t.newest.shared for t in trend.tracks if t.figure == name and t.newest.shared]
+        moved = math.expm1(shared[0]) if shared else 0.0
+        if abs(moved) >= WORTH_SAYING:
+            what = f"{title(name)} of all systems together moved by {percent(moved)}"
+            yield f"{what} in the newest run: {CAUSE}"
 
 
 def _breaks(trend: Trend) -> Iterator[str]:

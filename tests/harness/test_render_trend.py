@@ -115,3 +115,13 @@ def test_nothing_measured_draws_nothing(factory: Factory, nights: Any, tmp_path:
         document.cells = document.cells[-2:]
 
     assert write(trend(nights.history(factory, 2, move)), tmp_path, "trend") == []
+
+
+def test_what_all_systems_share_of_the_newest_night_is_said(factory: Factory, nights: Any) -> None:
+    def move(night: int, document: ResultDocument) -> None:
+        for cell in document.cells:
+            if night == 7 and cell.total_s:
+                nights.slow(document, 1.5, cell.key.cell_id)
+
+    (said,) = (text for text in sentences(trend(nights.history(factory, 8, move))) if "together" in text)
+    assert said.startswith("latency p95 of all systems together moved by +")

@@ -203,3 +203,42 @@ def test_memory_and_throughput_are_figures_too(factory: Factory, nights: Any) ->
     assert [(c.night, c.change.verdict) for c in mine.change_points] == [(7, REGRESSED)]
     assert mine.newest.rank_p is None
     assert track(found, "docs_per_s").verdict == OK  # it stayed the same
+
+
+def all_slower(nights: Any, document: ResultDocument, factor: float) -> None:
+    for cell in document.cells:
+        if cell.total_s:
+            nights.slow(document, factor, cell.key.cell_id)
+
+
+def test_a_busy_night_of_all_systems_is_no_change(factory: Factory, nights: Any) -> None:
+    def move(night: int, document: ResultDocument) -> None:
+        if night == 8:
+            all_slower(nights, document, 1.4)
+
+    runs = nights.history(factory, 10, move)
+    found = trend(runs[:9])
+    assert not any(t.change_points for t in found.tracks)
+    assert track(found, "p95_s").newest.shared == pytest.approx(0.336, abs=0.06)  # log 1.4
+    assert not any(t.change_points for t in trend(runs).tracks)
+
+
+def test_a_change_of_one_system_is_told_on_a_busy_night(factory: Factory, nights: Any) -> None:
+    def move(night: int, document: ResultDocument) -> None:
+        if night == 8:
+            all_slower(nights, document, 1.4)
+            nights.slow(document, 1.25)
+
+    found = trend(nights.history(factory, 9, move, drift=0.01))
+    assert [t.label for t in found.tracks if t.change_points] == [LABEL]
+
+
+def test_slowness_that_all_share_is_told_when_it_stays(factory: Factory, nights: Any) -> None:
+    def move(night: int, document: ResultDocument) -> None:
+        if night >= 8:
+            all_slower(nights, document, 1.4)
+
+    runs = nights.history(factory, 11, move)
+    assert not any(t.change_points for t in trend(runs[:10]).tracks)
+    mine = track(trend(runs), "p95_s")
+    assert [(c.night, c.change.verdict) for c in mine.change_points] == [(8, REGRESSED)]
