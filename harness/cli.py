@@ -232,18 +232,43 @@ def diff(
     fail_on: Annotated[
         Many, typer.Option(help="Gate, for example ndcg@10:-0.01 or latency_p95:+10%.")
     ] = None,
+    allow_other_machine: Annotated[
+        bool, typer.Option("--allow-other-machine", help="Compare times although the machines differ.")
+    ] = False,
+    format: Annotated[str, typer.Option(help="text or md.")] = "text",
 ) -> None:
     """Compare two results. Exit 1 when a gate fails, 2 when they are not comparable."""
-    from harness.compare import compare
-    from harness.gates import Gate, evaluate, exit_code, gate_lines
-    from harness.render.diff import diff_lines
-    from harness.results import load_result
+    from harness.diff_command import diff_text
 
-    gates = [Gate.parse(text) for text in fail_on or ()]
-    comparison = compare(load_result(old), load_result(new))
-    outcomes = evaluate(comparison, gates)
-    print("\n".join([*diff_lines(comparison), *gate_lines(outcomes)]))
-    raise typer.Exit(exit_code(comparison, outcomes))
+    text, status = diff_text(old, new, fail_on or (), allow_other_machine, format)
+    print(text, end="")
+    raise typer.Exit(status)
+
+
+@app.command()
+def trend(
+    folder: Annotated[Path, typer.Argument(help="Folder with results in folders below it.")],
+    metric: Annotated[Many, typer.Option(help="Metric, or latency_p95, docs_per_s …; repeatable.")] = None,
+    against: Annotated[Path | None, typer.Option(help="Result to hold the newest run against.")] = None,
+    last: Annotated[int, typer.Option(help="Only so many of the newest runs; 0 for all.")] = 0,
+    fail_on: Annotated[Many, typer.Option(help="Gate on the newest run, as of diff; repeatable.")] = None,
+    format: Annotated[str, typer.Option(help="table, md or json.")] = "table",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for trend.md and the plot; default FOLDER.")
+    ] = None,
+    allow_other_machine: Annotated[
+        bool, typer.Option("--allow-other-machine", help="Compare times although the machines differ.")
+    ] = False,
+) -> None:
+    """Quality and speed from run to run, and where they changed. Exit 1 when a gate fails."""
+    from harness.trend_command import trend_text
+
+    text, status = trend_text(
+        folder, figures=metric or (), against=against, last=last, fail_on=fail_on or (), format=format,
+        out=out, allow_other_machine=allow_other_machine,
+    )  # fmt: skip
+    print(text, end="")
+    raise typer.Exit(status)
 
 
 @app.command()

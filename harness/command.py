@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.config import DEFAULT_METRICS, PIPELINES, RunSpec
@@ -13,6 +12,7 @@ from harness.datasets import list_datasets, load_dataset, split_format, table_pa
 from harness.progress import reporter, terminal_width, wrapped
 from harness.replaying import recorded_run
 from harness.results import ResultDocument, load_result
+from harness.runner import now_utc
 from harness.runner import run as run_spec
 from rag_core.errors import InvalidArgumentError
 from rag_core.factory import provider_order
@@ -192,7 +192,7 @@ def summarise(document: ResultDocument, say: Print) -> None:
 
 def _default_folder(spec: RunSpec) -> Path:
     """``reports/<date>-<name>``; with a number where that folder holds a result of other settings."""
-    day = datetime.now(UTC).date().isoformat()
+    day = now_utc()[:10]
     stem = Path("reports") / f"{day}-{data_name(spec.data)}"
     folder, number = stem, 1
     while (folder / "result.json").exists() and load_result(folder).spec_digest != spec.digest:

@@ -23,6 +23,9 @@ __all__ = [
     "Comparison",
     "Mismatch",
     "compare",
+    "compare_clean",
+    "speed_change",
+    "worst",
 ]
 
 OK, REGRESSED, IMPROVED = "ok", "regressed", "improved"
@@ -136,7 +139,7 @@ class CellPair:
             return NOT_COMPARABLE
         if self.old.status != self.new.status and "ok" in (self.old.status, self.new.status):
             return REGRESSED if self.old.status == "ok" else IMPROVED
-        return _worst(change.verdict for change in self.changes if change.reported)
+        return worst(change.verdict for change in self.changes if change.reported)
 
     def change(self, name: str) -> Change | None:
         """The change of the figure ``name``."""
@@ -172,38 +175,56 @@ class Comparison:
         """``not comparable`` when that holds for the whole, for a cell, or when no cell is in both."""
         if self.mismatches or not self.cells:
             return NOT_COMPARABLE
-        return _worst(pair.verdict for pair in self.cells)
+        return worst(pair.verdict for pair in self.cells)
 
 
-def _worst(verdicts: Iterable[str]) -> str:
+def worst(verdicts: Iterable[str]) -> str:
+    """The verdict that a reader must hear of first; ``ok`` of none."""
     found = set(verdicts)
     order = (NOT_COMPARABLE, REGRESSED, IMPROVED, CANNOT_BE_TOLD)
     return next((verdict for verdict in order if verdict in found), OK)
 
 
-def compare(old: ResultDocument, new: ResultDocument) -> Comparison:
-    """Compare ``new`` with ``old``. Figures are paired by query; a missing one is never averaged away."""
-    old, new = clean(old), clean(new)
+def compare(old: ResultDocument, new: ResultDocument, *, allow_other_machine: bool = False) -> Comparison:
+    """Compare ``new`` with ``old``. Figures are paired by query; a missing one is never averaged away.
+
+    ``allow_other_machine``: compare times and memory although the machines differ; the notes say so.
+    """
+    return compare_clean(clean(old), clean(new), allow_other_machine=allow_other_machine)
+
+
+def compare_clean(
+    old: ResultDocument,
+    new: ResultDocument,
+    *,
+    metrics: Sequence[str] | None = None,
+    speed: Sequence[str] = tuple(SPEED),
+    allow_other_machine: bool = False,
+) -> Comparison:
+    """:func:`compare` for documents that :func:`harness.rows.clean` has made, and only these figures.
+
+    ``metrics``: None for all that were measured.
+    """
     pairs, only_old, only_new = _match(old.cells, new.cells)
     old_names, new_names = labels([c.key for c in old.cells]), labels([c.key for c in new.cells])
     made = Comparison(
         old=f"{old.name} of {old.created}",
         new=f"{new.name} of {new.created}",
         mismatches=tuple(_document_mismatches(old, new)),
-        speed_mismatches=tuple(_speed_mismatches(old, new)),
+        speed_mismatches=() if allow_other_machine else tuple(_speed_mismatches(old, new)),
         cells=tuple(
             CellPair(new_names[b.key.cell_id], a, b, tuple(_cell_mismatches(a, b))) for a, b in pairs
         ),
         only_old=tuple(old_names[cell.key.cell_id] for cell in only_old),
         only_new=tuple(new_names[cell.key.cell_id] for cell in only_new),
         only_old_measured=tuple(old_names[cell.key.cell_id] for cell in only_old if cell.status == "ok"),
-        notes=tuple(_notes(old, new)),
+        notes=(*_notes(old, new), *(_other_machine(old, new) if allow_other_machine else ())),
     )
     if made.mismatches:
         return made
-    names = list(dict.fromkeys([*metric_names(old), *metric_names(new)]))
+    names = list(dict.fromkeys([*metric_names(old), *metric_names(new)])) if metrics is None else metrics
     seed = int(new.spec.get("seed") or 0)
-    return replace(made, cells=_with_changes(made, names, seed))
+    return replace(made, cells=_with_changes(made, names, speed, seed))
 
 
 Pair = tuple[CellResult, CellResult]
@@ -275,6 +296,14 @@ def _cell_mismatches(old: CellResult, new: CellResult) -> Iterator[Mismatch]:
         fields = [f for f in dict.fromkeys((*a, *b)) if idle.isdisjoint((f, f.partition(".")[0]))]
         found = list(_differing(fields, a, b)) or list(_differing(("digest",), a, b))
         yield from (replace(m, field=f"{name} {m.field}") for m in found)
+    yield from _hash_mismatches(old, new)
+
+
+def _hash_mismatches(old: CellResult, new: CellResult) -> Iterator[Mismatch]:
+    """Other weights or another tokenizer under the same fingerprint; earlier results record neither."""
+    a, b = (cell.runtime.get("hashes") or {} for cell in (old, new))
+    for found in _differing([name for name in a if name in b], a, b):
+        yield replace(found, field=f"hash of the {found.field}")
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -294,12 +323,22 @@ def _notes(old: ResultDocument, new: ResultDocument) -> Iterator[str]:
     revisions = [(d.environment.get("git") or {}).get("revision") for d in (old, new)]
     if revisions[0] != revisions[1]:
         yield "revision: {} / {}".format(*(str(r)[:12] if r else "unknown" for r in revisions))
+    codes = [d.environment.get("code") for d in (old, new)]
+    if all(codes) and codes[0] != codes[1]:
+        yield f"code of this project: digest {codes[0]} / {codes[1]}"
     for which, document in (("old", old), ("new", new)):
         if document.status != "complete":
             yield f"the {which} result is not complete: {document.status}"
 
 
-def _with_changes(made: Comparison, names: Sequence[str], seed: int) -> tuple[CellPair, ...]:
+def _other_machine(old: ResultDocument, new: ResultDocument) -> Iterator[str]:
+    for found in _speed_mismatches(old, new):
+        yield f"times and memory are compared although {found.field} differs: {found.old} / {found.new}"
+
+
+def _with_changes(
+    made: Comparison, names: Sequence[str], speed: Sequence[str], seed: int
+) -> tuple[CellPair, ...]:
     found: list[list[Change]] = [[] for _ in made.cells]
     usable = [
         place
@@ -313,7 +352,7 @@ def _with_changes(made: Comparison, names: Sequence[str], seed: int) -> tuple[Ce
     if not made.speed_mismatches:
         for place in usable:
             pair = made.cells[place]
-            found[place] += [c for name in SPEED if (c := _speed(pair.old, pair.new, name, seed))]
+            found[place] += [c for name in speed if (c := speed_change(pair.old, pair.new, name, seed))]
     return tuple(replace(pair, changes=tuple(changes)) for pair, changes in zip(made.cells, found))
 
 
@@ -356,7 +395,8 @@ def _ratio(delta: float, old: float) -> float | None:
     return delta / old if old else None
 
 
-def _speed(old: CellResult, new: CellResult, name: str, seed: int) -> Change | None:
+def speed_change(old: CellResult, new: CellResult, name: str, seed: int) -> Change | None:
+    """The change of a key of :data:`SPEED`, judged against what two runs alone can tell of noise."""
     a, b = old.speed.get(name), new.speed.get(name)
     if a is None and b is None:
         return None

@@ -11,9 +11,10 @@ from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 from typing import Any
 
+from harness.provenance import code_digest
 from rag_core.devices import usable_cpus
 
-__all__ = ["environment", "machine_fingerprint", "peak_rss_bytes", "worker_environment"]
+__all__ = ["PACKAGES", "environment", "machine_fingerprint", "peak_rss_bytes", "worker_environment"]
 
 #: Packages whose version can change a figure; those not installed are left out.
 PACKAGES = (
@@ -53,6 +54,7 @@ def environment(threads: int = 0) -> dict[str, Any]:
         "packages": installed,
         "threads": {name: variables[name] for name in THREAD_VARIABLES if name in variables},
         "git": _git_revision(),
+        "code": code_digest(),
         "clock": "perf_counter",
     }
 

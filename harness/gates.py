@@ -21,7 +21,7 @@ from harness.render.format import figure, percent, signed
 from rag_core.errors import InvalidArgumentError, UnknownNameError
 from rag_core.registry import nearest
 
-__all__ = ["Finding", "Gate", "GateOutcome", "evaluate", "exit_code", "gate_lines"]
+__all__ = ["Finding", "Gate", "GateOutcome", "evaluate", "exit_code", "figure_name", "gate_lines"]
 
 ALIASES = {"latency_p50": "p50_s", "latency_p95": "p95_s", "latency_p99": "p99_s"}
 EXAMPLES = "ndcg@10:-0.01, latency_p95:+10%, docs_per_s:-5%, peak_rss_bytes:+10%"
@@ -57,7 +57,7 @@ class Gate:
         name, colon, limit = text.strip().rpartition(":")
         if not colon or not name:
             raise InvalidArgumentError(f"gate {text!r} has no limit; accepted: {EXAMPLES}")
-        found = _figure_name(name.strip(), text)
+        found = figure_name(name.strip(), f"gate {text!r}")
         match = _LIMIT.fullmatch(limit.strip())
         if match is None:
             raise InvalidArgumentError(
@@ -83,7 +83,12 @@ class Gate:
         return loss > allowed + SLACK * max(1.0, abs(change.old))
 
 
-def _figure_name(name: str, text: str) -> str:
+def figure_name(name: str, text: str) -> str:
+    """The metric or figure of speed that ``name`` stands for; ``text`` is what an error quotes.
+
+    Raises:
+        UnknownNameError: no figure of that name.
+    """
     lowered = name.lower()
     if lowered in SPEED or lowered in ALIASES:
         return ALIASES.get(lowered, lowered)
@@ -92,8 +97,7 @@ def _figure_name(name: str, text: str) -> str:
     except UnknownNameError as error:
         known = [*ALIASES, *SPEED]
         raise UnknownNameError(
-            f"gate {text!r}: no metric and no figure {name!r}{nearest(lowered, known)}; "
-            f"for example {EXAMPLES}"
+            f"{text}: no metric and no figure {name!r}{nearest(lowered, known)}; for example {EXAMPLES}"
         ) from error
 
 

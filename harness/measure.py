@@ -12,9 +12,11 @@ import numpy as np
 
 from harness.audit import audit, prefix_comparison
 from harness.datasets import Dataset
+from harness.environment import PACKAGES
 from harness.fusing import FusedLists, Lexical, fuse_lists, keep_legs
 from harness.parity import RULES, cosines
 from harness.paying import announce_corpus, rerank_within
+from harness.provenance import model_hashes
 from harness.replaying import unclocked
 from harness.reranking import Reranked, load_reranker
 from harness.results import NOT_FUSED as NONE
@@ -145,6 +147,7 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
         if query.query_id not in embedded.failed:
             asked[row] = query_vectors[query.query_id]
     save_vectors(Path(job["vectors"]), vectors, asked)
+    runtime["hashes"] = model_hashes(embedder, PACKAGES)  # read after the clock has stopped
     base.audit = audit(this, embedder, documents)
     if not base.audit["estimated"]:  # a provider counts calls, warm-ups and further rounds included
         base.counts |= {f"n_truncated_{part}": base.audit[part]["cut"] for part in ("documents", "queries")}

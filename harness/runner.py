@@ -26,10 +26,10 @@ from harness.results import CellKey, CellResult, ResultDocument, file_name, load
 from harness.texts import write_texts
 from harness.variants import VECTORS, compare_variants, drop_large, vector_file
 from rag_core import __version__
-from rag_core.errors import ProviderUnavailableError, RagCoreError, UnknownNameError
+from rag_core.errors import InvalidArgumentError, ProviderUnavailableError, RagCoreError
 from rag_core.factory import SpecString, resolve
 from rag_core.lexical import parse_lexical
-from rag_core.registry import EMBEDDERS, RERANKERS, load_plugins, nearest
+from rag_core.registry import EMBEDDERS, RERANKERS, load_plugins
 from rag_core.stores import check_store
 
 __all__ = [
@@ -183,12 +183,6 @@ def _absent_stores(stores: Iterable[str]) -> dict[str, str]:
     return absent
 
 
-def _known(kind: str, names: Iterable[str], table: Iterable[str]) -> None:
-    for name in names:
-        if name not in table:
-            raise UnknownNameError(f"unknown {kind} {name!r}{nearest(name, table)}")
-
-
 def _cells(spec: RunSpec, provider: str, target: str) -> Iterator[CellKey]:
     for store in spec.stores:
         for pipeline in spec.pipelines:
@@ -253,9 +247,18 @@ def _labels(dataset: Dataset) -> dict[str, Any]:
 
 
 def now_utc() -> str:
-    """UTC to the second, or the moment that SOURCE_DATE_EPOCH fixes."""
+    """UTC to the second, or the moment that SOURCE_DATE_EPOCH fixes.
+
+    Raises:
+        InvalidArgumentError: SOURCE_DATE_EPOCH is set to something else than seconds since 1970.
+    """
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    moment = datetime.fromtimestamp(int(epoch) if epoch else int(time.time()), UTC)
+    try:
+        moment = datetime.fromtimestamp(int(epoch) if epoch else int(time.time()), UTC)
+    except (ValueError, OverflowError, OSError):
+        raise InvalidArgumentError(
+            f"SOURCE_DATE_EPOCH is {epoch!r}; accepted: whole seconds since 1970"
+        ) from None
     return moment.isoformat().replace("+00:00", "Z")
 
 

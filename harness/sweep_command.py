@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.command import data_name, default_data
@@ -13,6 +12,7 @@ from harness.progress import reporter, terminal_width, wrapped
 from harness.render.format import megabytes, milliseconds, rate, score, signed
 from harness.render.sweep import write_sweep
 from harness.results import ResultError
+from harness.runner import now_utc
 from harness.sweep import SweepEvent, sweep
 from harness.sweep_plan import SweepSpec, numbers, words
 from harness.sweep_result import FILE, Point, SweepDocument, load_sweep
@@ -83,7 +83,7 @@ def sweep_command(options: SweepOptions, say: Print) -> int:
 
 def _default_folder(spec: SweepSpec) -> Path:
     """``reports/<date>-<name>-sweep``; with a number where that folder holds a sweep of other settings."""
-    day = datetime.now(UTC).date().isoformat()
+    day = now_utc()[:10]
     stem = Path("reports") / f"{day}-{data_name(spec.data)}-sweep"
     folder, number = stem, 1
     while (folder / FILE).exists() and not _matches(folder, spec):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,12 @@ __all__ = ["LONG", "TransformerEmbedder"]
 #: What becomes of a text longer than the window: its end is lost, or it is read in overlapping windows
 #: whose vectors are averaged by their number of tokens.
 LONG = ("truncate", "windows")
+#: Text that tells tokenizers apart: case, accents, digits, joined words, scripts, rare characters, blanks.
+PROBE = """The QUICK brown fox's 1,234.56 jump-overs; e-mail: someone@example.org (2026-11-30T03:17Z)
+naïve façade coöperate Straße œuvre ÇĞİŞ ação señor pingüino À À ﬁ ½ ² ™ €
+Донаудампфшифф ελληνικά עברית العربية हिन्दी ไทย 中文分词 日本語のテキスト 한국어
+def f(x): return x**2  # comment\ttab  two  blanks … — “quotes” 👩‍💻 🇧🇷 \u200b \ufffd
+antidisestablishmentarianism internationalisation xqzjv [CLS] [SEP] <s> </s> query: passage:"""
 
 
 class TransformerEmbedder(BaseEmbedder):
@@ -52,6 +59,16 @@ class TransformerEmbedder(BaseEmbedder):
     @batch_size.setter
     def batch_size(self, rows: int) -> None:
         self._runner.batch_size = rows
+
+    def tokenizer_digest(self) -> str:
+        """16 hexadecimal digits over the size of the vocabulary and the ids of :data:`PROBE`.
+
+        Not over the vocabulary itself: writing one out takes more memory than many models, and the peak is a
+        figure that is compared.
+        """
+        size = getattr(self._tokenizer, "get_vocab_size", lambda: 0)()
+        ids = [list(self._tokenizer.encode(line).ids) for line in PROBE.splitlines()]
+        return hashlib.sha256(repr((size, ids)).encode()).hexdigest()[:16]
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Tokens as a document, special tokens included, before truncation; 0 for a blank."""

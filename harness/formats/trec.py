@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -90,11 +91,12 @@ def write_run(run: Run, path: Path, name: str = "") -> None:
     the start of a query id, become ``%20`` and the like, because the format has no way to quote them.
     """
     tag = escaped_id(name or run.name) or "run"
+    escape = cache(escaped_id)  # a document is found by many queries
     lines = []
     for query_id, ranking in run.rankings.items():
         escaped = re.sub("^#", "%23", escaped_id(query_id))
         for rank, (doc_id, score) in enumerate(zip(ranking.doc_ids, _falling(ranking.scores)), 1):
-            lines.append(f"{escaped} Q0 {escaped_id(doc_id)} {rank} {score} {tag}\n")
+            lines.append(f"{escaped} Q0 {escape(doc_id)} {rank} {score} {tag}\n")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(lines), encoding="utf-8", newline="\n")
 

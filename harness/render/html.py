@@ -23,6 +23,7 @@ from harness.render.front import pareto
 from harness.render.htmltable import scale, systems_table
 from harness.render.htmltext import as_html, esc, heading, table
 from harness.render.markdown import grouped
+from harness.reproduce import command
 from harness.results import ResultDocument, write_atomic
 from harness.rows import Row, clean, main_metric, make_rows, metric_names
 from harness.summary import Verdict, metric_title, verdict
@@ -245,7 +246,11 @@ def _sections(document: ResultDocument, rows: Sequence[Row]) -> dict[str, str]:
         shown = [_folded(as_html(one)) if fold else as_html(one) for one, fold in zip(parts, folds)]
         # a heading that only repeats the one above it is left out
         body = re.sub(rf"^<h3>{re.escape(esc(title))}</h3>", "", "".join(shown))
-        body = _BARS.get(name, lambda _: "")(rows) + (_commands(rows) if name == "method" else "") + body
+        body = (
+            _BARS.get(name, lambda _: "")(rows)
+            + (_commands(document, rows) if name == "method" else "")
+            + body
+        )
         if body:
             out[name] = f'<section id="{name}"><h2>{esc(title)}</h2>{body}</section>'
     return out
@@ -275,10 +280,9 @@ _BARS: Mapping[str, Any] = {
 }
 
 
-def _commands(rows: Sequence[Row]) -> str:
-    """The command that makes each row again, where the result tells it."""
-    known = [(row.label, command) for row in rows if (command := getattr(row.cell, "command", None))]
-    body = [[esc(label), f"<code>{esc(str(command))}</code>"] for label, command in known]
+def _commands(document: ResultDocument, rows: Sequence[Row]) -> str:
+    """The command that makes each row again."""
+    body = [[esc(row.label), f"<code>{esc(command(document, row.cell))}</code>"] for row in rows]
     if not body:
         return ""
     shown = table(["system", "command"], body, [False, False], "Commands")

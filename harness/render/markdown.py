@@ -8,6 +8,7 @@ from pathlib import Path
 from harness.render import blocks, economics, plots
 from harness.render.attribution import lost_documents
 from harness.render.audits import label_health, texts_and_roles
+from harness.render.commands import commands
 from harness.render.cost import cost
 from harness.render.format import (
     MISSING,
@@ -75,6 +76,7 @@ def render(document: ResultDocument, figures: Sequence[str] = (), plot_note: str
         *found.pop("metrics"),
         _plots(figures, plot_note),
         *(section for group in found.values() for section in group),
+        commands(document, rows),
     ]
     return "\n".join(section for section in sections if section)
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -383,4 +386,15 @@ def _pooled(label: str, depths: dict[int, tuple[float, tuple[float, float, float
                 100 * mean / depth,
             )
         )
+    return made
+
+
+@pytest.fixture(scope="session")
+def nights() -> ModuleType:
+    """The functions of ``nights.py`` beside this file, which make histories of results."""
+    spec = spec_from_file_location("nights_of_tests", Path(__file__).with_name("nights.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    made = module_from_spec(spec)
+    spec.loader.exec_module(made)
     return made

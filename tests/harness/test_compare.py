@@ -365,3 +365,27 @@ def test_other_software_is_noted(factory: Factory) -> None:
         "revision: ffffffffffff / unknown",
         "the new result is not complete: interrupted",
     )
+
+
+@pytest.mark.parametrize("which", ["weights", "tokenizer"])
+def test_other_weights_or_another_tokenizer_are_not_comparable(factory: Factory, which: str) -> None:
+    old, new = factory(), factory()
+    cell(old).runtime = {"hashes": {"weights": "w", "tokenizer": "t"}}
+    cell(new).runtime = {"hashes": {"weights": "w", "tokenizer": "t"} | {which: "x"}}
+    found = pair(compare(old, new))
+    assert found.verdict == NOT_COMPARABLE
+    assert [m.field for m in found.mismatches] == [f"hash of the {which}"]
+
+
+def test_a_result_from_before_hashes_were_recorded_still_compares(factory: Factory) -> None:
+    new = factory()
+    cell(new).runtime = {"hashes": {"weights": "w"}}
+    assert compare(factory(), new).verdict == OK
+
+
+def test_other_code_is_a_note_alone(factory: Factory) -> None:
+    old, new = factory(), factory()
+    old.environment["code"], new.environment["code"] = "a" * 16, "b" * 16
+    found = compare(old, new)
+    assert found.verdict == OK
+    assert f"code of this project: digest {'a' * 16} / {'b' * 16}" in found.notes

@@ -7,7 +7,6 @@ import hashlib
 import json
 import re
 from copy import deepcopy
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,8 @@ import pytest
 
 from harness.render import html
 from harness.render.html import model, render
+from harness.render.htmltext import esc
+from harness.reproduce import command
 from harness.results import CellKey, ResultDocument
 from harness.rows import make_rows
 from harness.summary import verdict
@@ -170,17 +171,13 @@ def test_what_is_not_to_be_recommended_is_marked(marked: ResultDocument, tmp_pat
     assert '<section id="agreement"><h2>' in made
 
 
-def test_commands_are_shown_where_the_result_has_them(
-    document: ResultDocument, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert "The command that makes each row again" not in render(document, tmp_path)
-    rows = make_rows(document)
-
-    class Cell:
-        command = "bench run --provider 'a<b'"
-
-    shown = html._commands([replace(rows[0], cell=Cell())])  # type: ignore[arg-type]
-    assert "<code>bench run --provider &#39;a&lt;b&#39;</code>" in shown
+def test_every_row_has_the_command_that_makes_it(document: ResultDocument, tmp_path: Path) -> None:
+    document.spec["data"] = "a<b"
+    made = render(document, tmp_path)
+    assert "The command that makes each row again" in made
+    for row in make_rows(document):
+        assert f"<code>{esc(command(document, row.cell))}</code>" in made
+    assert "a&lt;b" in made
 
 
 def test_twenty_systems_with_a_thousand_queries_are_below_3_mb(

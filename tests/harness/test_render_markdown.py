@@ -47,6 +47,7 @@ def test_the_sections_in_order(document: ResultDocument) -> None:
         "## Data set",
         "## Machine and software",
         "## Provenance",
+        "## Commands",
     ]
 
 

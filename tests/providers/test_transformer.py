@@ -136,3 +136,22 @@ def test_other_prompts_make_a_copy_on_the_same_model() -> None:
     assert not np.allclose(own, plain)
     assert np.array_equal(plain, make()[0].embed(["word"]))
     assert (embedder.stats.tokens, bare.stats.tokens) == (6, 3)
+
+
+def test_a_tokenizer_is_told_from_another_one() -> None:
+    class Shouting(Tokenizer):
+        def encode(self, text: str) -> SimpleNamespace:
+            return super().encode(text.replace("-", " "))
+
+    class Larger(Tokenizer):
+        def get_vocab_size(self) -> int:
+            return 30_522
+
+    one, other = make()[0], make()[0]
+    assert one.tokenizer_digest() == other.tokenizer_digest()
+    assert len(one.tokenizer_digest()) == 16
+    digests = {one.tokenizer_digest()}
+    for tokenizer in (Shouting(), Larger()):
+        other._tokenizer = tokenizer
+        digests.add(other.tokenizer_digest())
+    assert len(digests) == 3
