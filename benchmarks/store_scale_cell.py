@@ -1,4 +1,4 @@
-"""One measurement of ``store_scale.py`` in a process of its own: a store is built, or an existing one asked."""
+"""One measurement of ``store_scale.py`` in a process of its own: a store is built, or one is asked."""
 
 from __future__ import annotations
 

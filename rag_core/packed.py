@@ -20,8 +20,8 @@ STEP = 8
 KEPT = 1 << 15
 #: Up to so many bytes, ASCII strings are kept as one text, whose slices cost half as much as decoding.
 WHOLE = 1 << 22
-#: Once 1 / TAKEN as many strings as so small a list has were taken, or 1 / SOUGHT of them searched for, all are
-#: kept as strings, or in a dictionary: making them costs about what was spent on those.
+#: Once 1 / TAKEN as many strings as so small a list has were taken, or 1 / SOUGHT as many searched for, all
+#: are kept as strings, or in a dictionary: making them costs about what was spent on those.
 TAKEN, SOUGHT = 8, 32
 
 
