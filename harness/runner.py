@@ -23,6 +23,7 @@ from harness.replaying import REPLAYED, wire_environment
 from harness.replaying import begin as begin_wire
 from harness.rerank_variants import compare_rerankers
 from harness.results import CellKey, CellResult, ResultDocument, file_name, load_result
+from harness.texts import write_texts
 from harness.variants import VECTORS, compare_variants, drop_large, vector_file
 from rag_core import __version__
 from rag_core.errors import ProviderUnavailableError, RagCoreError, UnknownNameError
@@ -134,6 +135,7 @@ def run(
         document.parity = compare_variants(document, out / VECTORS)
         document.parity += compare_rerankers(document, out / "runs")
         document.write(file)
+        write_texts(dataset, document, out)
     shutil.rmtree(out / WORK, ignore_errors=True)
     drop_large(out / VECTORS)
     return document

@@ -36,10 +36,10 @@ class Found(NamedTuple):
 class BackedStore(ABC):
     """A store of kind ``name`` whose database is the package ``package``.
 
-    A subclass connects in ``_create`` and ``_connect`` and writes ``_put``, ``_remove``, ``_nearest``,
-    ``_vectors``, ``_count`` and ``_disconnect``. It gets checked rows of length 1 and gives candidates:
-    scores are worked out here in float64 from the stored vectors, so that they equal those of the exact
-    store, and the order among equal scores is that of :class:`~rag_core.types.Ranking`.
+    A subclass connects in ``_create`` and ``_connect`` and writes ``_put``, ``_remove``, ``_stored``,
+    ``_vectors``, ``_nearest``, ``_count`` and ``_disconnect``. It gets checked rows of length 1 and gives
+    candidates: scores are worked out here in float64 from the stored vectors, so that they equal those of
+    the exact store, and the order among equal scores is that of :class:`~rag_core.types.Ranking`.
     """
 
     name: ClassVar[str]
@@ -144,6 +144,13 @@ class BackedStore(ABC):
         wanted = list(dict.fromkeys(ids))
         return self._remove(wanted) if wanted else 0
 
+    def missing(self, ids: Sequence[str]) -> list[str]:
+        """Those of ``ids`` that no row has, once each, in their order."""
+        self._check_open()
+        wanted = list(dict.fromkeys(ids))
+        stored = self._stored(wanted) if wanted else set()
+        return [doc_id for doc_id in wanted if doc_id not in stored]
+
     def search(self, vector: Vectors, k: int, where: Mapping[str, Any] | None = None) -> Ranking:
         """The ``k`` rows of highest cosine with ``vector``, of those whose metadata match ``where``.
 
@@ -239,6 +246,10 @@ class BackedStore(ABC):
     @abstractmethod
     def _vectors(self, ids: list[str]) -> tuple[Sequence[str], Vectors]:
         """Those of the distinct ``ids`` that there are, in any order, and their rows float32 ``(n, dim)``."""
+
+    @abstractmethod
+    def _stored(self, ids: list[str]) -> set[str]:
+        """Those of distinct ``ids`` that a row has."""
 
     @abstractmethod
     def _nearest(self, unit: Vectors, wanted: int, where: Node | None) -> Found:
