@@ -114,7 +114,7 @@ def shown(value: float) -> str:
     if value >= 1000 or float(value).is_integer():
         digits = value if float(value).is_integer() and value < 1e5 else float(f"{value:.3g}")
         return f"{digits:,.0f}"
-    return f"{value:#.3g}"
+    return f"{value:#.3g}".rstrip(".")
 
 
 def tables(inputs: Mapping[str, Mapping[str, Any]]) -> str:
