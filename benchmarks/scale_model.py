@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from store_scale_plot import table
+
 ROOT = Path(__file__).resolve().parents[1]
 INPUTS, MEASURED, PAGE = (
     ROOT / "benchmarks" / "scale_model.json",
@@ -130,11 +132,18 @@ def tables(inputs: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def placed(page: str, made: str) -> str:
-    """``page`` with ``made`` between its markers."""
-    head, _, rest = page.partition("<!-- model -->\n")
-    _, _, tail = rest.partition("<!-- end -->")
-    return f"{head}<!-- model -->\n{made}\n<!-- end -->{tail}"
+def placed(page: str, name: str, made: str) -> str:
+    """``page`` with ``made`` between the marker ``name`` and the next end."""
+    head, marker, rest = page.partition(f"<!-- {name} -->\n")
+    _, end, tail = rest.partition("<!-- end -->")
+    return f"{head}{marker}{made}\n{end}{tail}"
+
+
+def whole_page(page: str) -> str:
+    """``page`` with the model's tables and that of the stores as they are now."""
+    measured = table(json.loads(MEASURED.read_text(encoding="utf-8")))
+    page = placed(page, "model", tables(read_inputs()))
+    return placed(page, "stores", f"```text\n{measured}\n```")
 
 
 def main() -> None:
@@ -151,10 +160,9 @@ def main() -> None:
             inputs[name] = {**inputs[name], "value": float(value), "kind": "given", "source": "--set"}
         except ValueError:
             parser.error(f"{name} is {value!r}; accepted: a number")
-    made = tables(inputs)
     if options.write:
-        PAGE.write_text(placed(PAGE.read_text(encoding="utf-8"), made), encoding="utf-8")
-    print(made)
+        PAGE.write_text(whole_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    print(tables(inputs))
 
 
 if __name__ == "__main__":

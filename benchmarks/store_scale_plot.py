@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ def table(result: dict[str, Any]) -> str:
     lines: list[str] = []
     for store in stores:
         lines += ["", f"{NAMES.get(store, store)}", f" {head}"]
-        for cell in sorted(_of(result, store), key=lambda cell: int(cell["rows"])):
+        ordered = sorted(_of(result, store), key=lambda cell: int(cell["rows"]))
+        for cell in ordered:
             low, high = cell["recall_interval"]
             lines.append(
                 f"{short(cell['rows']):>5} {three(cell['build_s']):>8} {three(cell['build_cpu_s']):>7}"
@@ -43,10 +45,9 @@ def table(result: dict[str, Any]) -> str:
                 f" {three(cell['p50_s'] * 1e3):>7} {three(cell['p95_s'] * 1e3):>7}"
                 f" {three(cell['query_cpu_s'] * 1e3):>6} {three(cell['bytes_per_vector']):>7}"
             )
-        lines.append("   peak of own memory, MB, build / query: " + ", ".join(
-            f"{short(c['rows'])} {c['build_peak_bytes'] / 1e6:.0f} / {c['query_peak_bytes'] / 1e6:.0f}"
-            for c in sorted(_of(result, store), key=lambda cell: int(cell["rows"]))
-        ))  # fmt: skip
+        for what, field in (("building", "build_peak_bytes"), ("asking", "query_peak_bytes")):
+            peaks = ", ".join(f"{cell[field] / 1e6:.0f}" for cell in ordered)
+            lines.append(f"  peak of own memory while {what}, MB: {peaks}")
     lines += [
         f"not measured: {NAMES.get(lost['store'], lost['store'])}, {short(lost['rows'])}: {lost['reason']}"
         for lost in result["not_measured"]
@@ -109,7 +110,7 @@ def draw(result: dict[str, Any], folder: Path) -> list[Path]:
         sizes = sorted({cell["rows"] for cell in result["cells"]})
         raw = 4 * result["settings"]["width"]
         size.axhline(raw, color=GREY, linestyle="--", linewidth=1)
-        size.annotate(f"float32 alone: {raw:,}", (sizes[0], raw), (0, 4), textcoords="offset points",
+        size.annotate(f"float32 alone: {raw:,}", (sizes[0], raw), (0, -14), textcoords="offset points",
                       fontsize=10, color=GREY)  # fmt: skip
         for axes, (title, unit) in zip(panels.flat, titles):
             axes.set_title(title, fontsize=12)
@@ -127,10 +128,24 @@ def draw(result: dict[str, Any], folder: Path) -> list[Path]:
         handles, labels = build.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(stores), frameon=False)
         width, queries = result["settings"]["width"], result["settings"]["queries"]
+        title = "\n".join(textwrap.wrap(finding(result), 100))
         figure.suptitle(
-            f"{finding(result)}\n{width} columns, {queries} queries, top {result['settings']['depth']}, "
+            f"{title}\n{width} columns, {queries} queries, top {result['settings']['depth']}, "
             f"one at a time; {result['machine']['processors']} processors, shared with other programs",
             fontsize=11, x=0.01, ha="left",
         )  # fmt: skip
         alt = f"{finding(result)}. Time to build, latency, recall and bytes against the number of vectors."
-        return save(figure, folder, "store_scale", alt)
+        paths = save(figure, folder, "store_scale", alt)
+    for path in paths:
+        if path.suffix == ".png":
+            smaller(path)
+    return paths
+
+
+def smaller(path: Path) -> None:
+    """The same picture in 64 colours, a third of the bytes."""
+    from PIL import Image
+
+    with Image.open(path) as image:
+        reduced = image.convert("RGB").quantize(64)
+    reduced.save(path, optimize=True)
