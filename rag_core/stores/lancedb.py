@@ -203,8 +203,11 @@ class LanceStore(BackedStore):
         if made is None or n_rows < 256:  # fewer rows than there are centres: nothing to learn from
             return
         stats = None if kind != self._index else self._table.index_stats("vector_idx")
-        is_stale = stats is not None and stats.num_unindexed_rows > STALE_SHARE * stats.num_indexed_rows
-        if kind != self._index or (is_stale and (stats.num_indices or 1) >= MOST_PARTS):
+        is_stale, parts = False, 1
+        if stats is not None:
+            is_stale = stats.num_unindexed_rows > STALE_SHARE * stats.num_indexed_rows
+            parts = stats.num_indices or 1
+        if kind != self._index or (is_stale and parts >= MOST_PARTS):
             import lancedb.index as kinds
 
             learned = {"num_sub_vectors": _sub_vectors(self._identity.dim)} if kind == "ivf_pq" else {}
