@@ -29,6 +29,9 @@ TABLE = "rows"
 IDS_AT_ONCE = 2000
 #: Rows outside the index, as a share of those in it, from which the index takes them in.
 STALE_SHARE = 0.1
+#: Rows taken in are a part of the index of their own, coded as the first rows taught, and a search looks into
+#: all parts: from this many on the index is learned anew, from all rows. By then it has doubled.
+MOST_PARTS = 8
 #: Commits after which small files are joined and old versions deleted.
 TIDY_AFTER = 50
 #: A reader may go on with the version it began with for this long.
@@ -199,16 +202,19 @@ class LanceStore(BackedStore):
         made = INDEXES[kind]
         if made is None or n_rows < 256:  # fewer rows than there are centres: nothing to learn from
             return
-        if kind != self._index:
+        stats = None if kind != self._index else self._table.index_stats("vector_idx")
+        is_stale, parts = False, 1
+        if stats is not None:
+            is_stale = stats.num_unindexed_rows > STALE_SHARE * stats.num_indexed_rows
+            parts = stats.num_indices or 1
+        if kind != self._index or (is_stale and parts >= MOST_PARTS):
             import lancedb.index as kinds
 
             learned = {"num_sub_vectors": _sub_vectors(self._identity.dim)} if kind == "ivf_pq" else {}
             config = getattr(kinds, made.config)(distance_type="cosine", **made.build, **learned)
             self._guarded("index", self._table.create_index, "vector", config=config, replace=True)
             self._index = kind
-            return
-        stats = self._table.index_stats("vector_idx")
-        if stats is not None and stats.num_unindexed_rows > STALE_SHARE * stats.num_indexed_rows:
+        elif is_stale:
             self._guarded("index", self._table.optimize, cleanup_older_than=KEPT_VERSIONS)
 
 
