@@ -23,6 +23,7 @@ from rag_core.service_config import ServiceConfig, read_config
 
 __all__ = [
     "Asked",
+    "Engine",
     "chain_of",
     "read_settings",
     "record_chain",
@@ -36,6 +37,17 @@ log = logging.getLogger("rag_core")
 FILE = "rag.toml"
 #: In the index's folder: the spec strings of the chain that it was built with.
 RECORD = "provider.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Where the vectors of an ingest are made: options ``--engine``, ``--address``, ``--workers`` and
+    ``--worker-provider``."""
+
+    name: str = "local"
+    address: str = ""
+    workers: int = 0
+    provider: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +65,7 @@ class Asked:
     max_usd: float | None = None
     rerank: bool = True
     search: dict[str, Any] = field(default_factory=dict)
+    engine: Engine = Engine()
 
 
 def read_settings(config: Path | None) -> ServiceConfig:
