@@ -159,7 +159,7 @@ def test_a_worker_with_another_model_is_refused(
 @pytest.mark.stores_external
 def test_a_device_that_no_node_has(cluster: Any, diary: Any, corpus: Path, tmp_path: Path) -> None:
     index = Index.create(tmp_path / "i", get_embedder("diary"))
-    with pytest.raises(ProviderUnavailableError, match="none of the cluster's . nodes offers mlx; ray start"):
+    with pytest.raises(ProviderUnavailableError, match=r"\d nodes offers mlx; ray start"):
         index.ingest(corpus, engine=RayEngine("diary@mlx"))
 
 
