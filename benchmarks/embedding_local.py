@@ -71,10 +71,16 @@ def on_torch(dtype: str) -> Callable[[int], Embed]:
     return load
 
 
-def on_onnxruntime(threads: int) -> Embed:
-    spec = SPECS["minilm", "cpu"]
-    embedder = load_attribute(spec.load)(spec, **({"threads": str(threads)} if threads else {}))
-    return lambda batch: embedder.embed(batch)
+def on_onnxruntime(dtype: str) -> Callable[[int], Embed]:
+    """``int8`` is the package's file; ``q8`` is made from the original weights."""
+
+    def load(threads: int) -> Embed:
+        spec = SPECS["minilm", "cpu"]
+        options = {"threads": str(threads)} if threads else {}
+        embedder = load_attribute(spec.load)(spec, dtype=dtype, **options)
+        return lambda batch: embedder.embed(batch)
+
+    return load
 
 
 def fastembed(threads: int) -> Embed:
@@ -102,7 +108,8 @@ CONTENDERS: dict[str, Callable[[int], Embed]] = {
     PEER: peer,
     "ours torch fp32": on_torch("fp32"),
     "ours torch bf16": on_torch("bf16"),
-    "ours onnxruntime int8": on_onnxruntime,
+    "ours onnxruntime int8": on_onnxruntime("int8"),
+    "ours onnxruntime q8": on_onnxruntime("q8"),
     "fastembed int8": fastembed,
 }
 

@@ -66,7 +66,9 @@ def run(
         bool, typer.Option("--fresh", help="Start over instead of keeping finished cells.")
     ] = False,
     baseline: Annotated[bool, typer.Option(help="Also run the baseline: fake + BM25, hybrid.")] = True,
-    lexical: Annotated[str, typer.Option(help="BM25 engine: bm25, bm25s or rank_bm25.")] = "bm25",
+    lexical: Annotated[
+        str, typer.Option(help="BM25 engine: bm25, bm25?engine=numba, bm25s or rank_bm25.")
+    ] = "bm25",
     analyser: Annotated[str, typer.Option(help="language (stems, stop words) or raw.")] = "language",
     k: Annotated[int, typer.Option(help="Documents judged per query.")] = 100,
     pool: Annotated[int, typer.Option(help="Documents each leg gives to the fusion.")] = 50,
@@ -156,15 +158,16 @@ def report(
     margin: Annotated[
         Many, typer.Option(help="Less than the best that still does: ndcg@10=0.01; repeatable.")
     ] = None,
+    texts: Annotated[bool, typer.Option(help="Show texts of queries and documents in report.html.")] = True,
 ) -> None:
-    """Write the report of a result again: markdown, CSV and plots."""
+    """Write the report of a result again: HTML, markdown, CSV and plots."""
     from harness.margins import with_margins
-    from harness.render import write_report
     from harness.results import load_result
+    from harness.texts import report_again
 
-    folder = out or (result if result.is_dir() else result.parent)
-    written = write_report(with_margins(load_result(result), margin or ()), folder)
-    for line in (*written, *written.notes):
+    beside = result if result.is_dir() else result.parent
+    document = with_margins(load_result(result), margin or ())
+    for line in report_again(document, beside, out, texts=texts):
         print(line)
 
 

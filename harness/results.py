@@ -7,7 +7,7 @@ import math
 import os
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -222,7 +222,7 @@ class ResultDocument:
 
     def as_dict(self) -> dict[str, Any]:
         """Strict JSON values: numpy numbers are plain, NaN and infinities null."""
-        return strict(asdict(self))  # type: ignore[no-any-return]
+        return strict(self)  # type: ignore[no-any-return]
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ResultDocument:
@@ -238,11 +238,18 @@ class ResultDocument:
 
 
 def strict(value: Any) -> Any:
-    """``value`` as strict JSON holds it. Keys become strings; not-a-number and infinities become None."""
+    """``value`` as strict JSON holds it. Keys become strings; not-a-number and infinities become None.
+
+    A dataclass becomes an object of its fields.
+    """
     if isinstance(value, Mapping):
         return {str(key): strict(item) for key, item in value.items()}
+    if isinstance(value, list) and set(map(type, value)) == {float} and math.isfinite(sum(value)):
+        return value.copy()  # most of a result is long lists of samples: no call for each number
     if isinstance(value, (list, tuple, set, frozenset)):
         return [strict(item) for item in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {one.name: strict(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, np.ndarray):
         return strict(value.tolist())
     if isinstance(value, np.generic):

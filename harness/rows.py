@@ -80,9 +80,18 @@ class Row:
         return self.cell.speed.get(name)
 
 
+class _Clean(ResultDocument):
+    """What :func:`clean` made: it is not cleaned again by each of the functions that a report calls."""
+
+    __slots__ = ()
+
+
 def clean(document: ResultDocument) -> ResultDocument:
-    """A copy with plain numbers only: what is not a number or infinite is None, as in the file."""
-    return ResultDocument.from_dict(document.as_dict())
+    """A copy with plain numbers only: what is not a number or infinite is None, as in the file.
+
+    A copy that this function made is given back as it is; nothing after it may change it.
+    """
+    return document if isinstance(document, _Clean) else _Clean.from_dict(document.as_dict())
 
 
 def metric_names(document: ResultDocument) -> list[str]:

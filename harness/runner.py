@@ -23,11 +23,12 @@ from harness.replaying import REPLAYED, wire_environment
 from harness.replaying import begin as begin_wire
 from harness.rerank_variants import compare_rerankers
 from harness.results import CellKey, CellResult, ResultDocument, file_name, load_result
+from harness.texts import write_texts
 from harness.variants import VECTORS, compare_variants, drop_large, vector_file
 from rag_core import __version__
 from rag_core.errors import ProviderUnavailableError, RagCoreError, UnknownNameError
 from rag_core.factory import SpecString, resolve
-from rag_core.lexical import ENGINES
+from rag_core.lexical import parse_lexical
 from rag_core.registry import EMBEDDERS, RERANKERS, load_plugins, nearest
 from rag_core.stores import check_store
 
@@ -134,6 +135,7 @@ def run(
         document.parity = compare_variants(document, out / VECTORS)
         document.parity += compare_rerankers(document, out / "runs")
         document.write(file)
+        write_texts(dataset, document, out)
     shutil.rmtree(out / WORK, ignore_errors=True)
     drop_large(out / VECTORS)
     return document
@@ -149,7 +151,7 @@ def plan(spec: RunSpec) -> tuple[list[Job], list[CellResult]]:
     for name in spec.metrics:
         Metric.parse(name)
     absent = _absent_stores(spec.stores)
-    _known("lexical engine", (spec.lexical,), ENGINES)
+    parse_lexical(spec.lexical)
     bm25 = CellKey(spec.data, spec.lexical, "cpu", NONE, NONE, "bm25", NONE)
     jobs.append(Job("lexical", "bm25", "", [bm25] if "bm25" in spec.pipelines else []))
     for text in spec.rerankers:

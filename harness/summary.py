@@ -44,6 +44,7 @@ class Verdict:
         against_runner_up: from the runner-up, corrected for all pairs of cells.
         headline_change: relative change against the baseline on the headline queries.
         equals: ids of the cells that cannot be told apart from the winner, best first.
+        cautions: the last of ``sentences``: what limits the verdict.
     """
 
     sentences: tuple[str, ...]
@@ -54,6 +55,7 @@ class Verdict:
     against_runner_up: Difference | None = None
     headline_change: float | None = None
     equals: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
 
 
 def metric_title(name: str) -> str:
@@ -69,14 +71,15 @@ def verdict(document: ResultDocument, metric: str | None = None) -> Verdict:
     document = clean(document)
     metric = metric or main_metric(document)
     rows = make_rows(document, metric)
+    cautions = tuple(_cautions(document, rows, metric))
     best = best_of(rows)
     doubted = sorted((row for row in rows if row.ok and row.doubt), key=lambda r: -_mean(r))
     if best is None and doubted:
         first = f"Nothing can be recommended: {doubted[0].label} scores highest, but {doubted[0].doubt}."
-        return Verdict((first, *agreement_sentences(document), *_cautions(document, rows, metric)), metric)
+        return Verdict((first, *agreement_sentences(document), *cautions), metric, cautions=cautions)
     if best is None:
         first = f"Not measured: no cell has a value of {metric_title(metric)}."
-        return Verdict((first, *_cautions(document, rows, metric)), metric)
+        return Verdict((first, *cautions), metric, cautions=cautions)
     others = sorted(
         (row for row in rows if row.ok and row is not best and not row.doubt), key=lambda r: -_mean(r)
     )
@@ -97,7 +100,7 @@ def verdict(document: ResultDocument, metric: str | None = None) -> Verdict:
         *_cost_sentences(best, baseline, equals),
         *agreement_sentences(document),
         *audit_sentences(document, rows),
-        *_cautions(document, rows, metric),
+        *cautions,
     ]
     return Verdict(
         tuple(sentences),
@@ -108,6 +111,7 @@ def verdict(document: ResultDocument, metric: str | None = None) -> Verdict:
         against_runner_up=_difference(apart, others[0]) if others else None,
         headline_change=change,
         equals=tuple(row.cell.key.cell_id for row in equals),
+        cautions=cautions,
     )
 
 

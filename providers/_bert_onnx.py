@@ -9,8 +9,9 @@ least cosine to fp32 on texts of 5 to 140 words):
   take as long: 0.9991 and 0.9985; of 128 gain a tenth and fall further, 4-bit blocks to 0.88;
 * ``DynamicQuantizeMatMul`` per channel: 4 and 2.3 times as fast, but cosine 0.985, and one scale for a
   whole call, so that a text depends on its neighbours;
-* a scale per token (``MatMulIntegerToFloat`` on rows divided by their maximum): 0.991, 0.996 after moving
-  outliers into the weights: no text depends on another, but it is not fp32's equal;
+* a scale per token (:mod:`providers._bert_rows`): 4.9 times as fast on one query, but 0.991, 0.997 with
+  outliers moved into the weights, and any one of its four products alone takes it below 0.9993: no text
+  depends on another, but it is not fp32's equal here as it is for e5-small;
 * the fused ``Attention`` is no faster than one joined product and ``MultiHeadAttention``; the fused
   SkipLayerNormalization took ten times as long as a sum and a LayerNormalization, and the node ``Sum`` is
   there because ``Add`` would be fused into it again.
@@ -42,6 +43,7 @@ __all__ = [
     "Source",
     "blocks_of",
     "encoder_graph",
+    "inputs_of_products",
     "once",
     "source_of",
 ]
@@ -67,6 +69,7 @@ class Graph:
     def __init__(self) -> None:
         self.nodes: list[bytes] = []
         self.tensors: list[bytes] = []
+        self._has_middles = False
 
     def add(self, kind: str, inputs: Sequence[str], output: str, domain: str = "", **attributes: Any) -> str:
         """A node with one output, whose name is answered."""
@@ -77,6 +80,17 @@ class Graph:
         """``values`` under ``name``, which is answered."""
         self.tensors.append(onnx.tensor(name, values))
         return name
+
+    def middles(self) -> str:
+        """128 for each token, uint8 (batch, tokens, 1): the zero of signed rows."""
+        if not self._has_middles:
+            self._has_middles = True
+            middle = self.constant("middle", np.full(1, 128, np.uint8))
+            axis = self.constant("middle.axis", np.array([2], np.int64))
+            self.add("Unsqueeze", ["input_ids", axis], "middles.ids")
+            self.add("Shape", ["middles.ids"], "middles.shape")
+            self.add("Expand", [middle, "middles.shape"], "middles")
+        return "middles"
 
     def blocks(
         self, source: str, output: str, weights: NDArray[np.uint8], scales: NDArray[np.float32],
@@ -227,8 +241,15 @@ def _joined(weights: BertWeights, names: Sequence[str]) -> tuple[NDArray[np.floa
     return np.concatenate([w for w, _ in parts]), np.concatenate([b for _, b in parts])
 
 
-def encoder_graph(name: str, source: Source) -> bytes:
-    """The encoder as an ONNX model.
+def inputs_of_products(shape: BertShape) -> list[str]:
+    """Names in :func:`encoder_graph` of the normalised vectors and the activations that matrices take."""
+    layers = range(shape.layers)
+    parts = ("attended", "active", "hidden")
+    return ["hidden", *(f"layer{n}.{part}" for n in layers for part in parts)][:-1]
+
+
+def encoder_graph(name: str, source: Source, watched: Sequence[str] = ()) -> bytes:
+    """The encoder as an ONNX model; ``watched`` names what else it answers, each (batch, tokens, width).
 
     Inputs ``input_ids`` and ``attention_mask``, int64 (batch, tokens); output ``last_hidden_state``,
     float32 (batch, tokens, dim). Every token is of type 0. Post-normalised transformer of Devlin et al.,
@@ -277,7 +298,10 @@ def encoder_graph(name: str, source: Source) -> bytes:
     return onnx.model(
         name, graph.nodes, graph.tensors,
         [onnx.value_info(each, onnx.INT64, sizes) for each in ("input_ids", "attention_mask")],
-        [onnx.value_info(OUTPUT, onnx.FLOAT, (*sizes, shape.dim))],
+        [
+            onnx.value_info(OUTPUT, onnx.FLOAT, (*sizes, shape.dim)),
+            *(onnx.value_info(each, onnx.FLOAT, (*sizes, f"{each}.width")) for each in watched),
+        ],
         {"": OPSET, CONTRIB: 1}, IR_VERSION,
     )  # fmt: skip
 
@@ -286,12 +310,15 @@ def once(name: str, digest: str, make: Callable[[], bytes], version: int = CONVE
     """The file ``name`` in the cache folder, made by ``make`` if it is not there.
 
     Its name holds ``digest``, of what it is made from, and the converter's ``version``, so that an old one
-    is never taken for a new one. Where the folder cannot be written, a warning and the file's content.
+    is never taken for a new one; one that is damaged is made again. Where the folder cannot be written, a
+    warning and the file's content.
     """
     path = cache_folder() / f"{name}-{digest}-{version}.onnx"
-    if path.is_file():
+    if onnx.is_sealed(path):
         return path
-    data = make()
+    if path.is_file():
+        log.warning("%s is damaged and is made again", path)
+    data = onnx.sealed(make())
     try:
         write_whole(path, data)
     except OSError as error:

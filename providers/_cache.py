@@ -6,13 +6,9 @@ import os
 import tempfile
 from pathlib import Path
 
+from rag_core.folders import cache_folder
+
 __all__ = ["cache_folder", "write_whole"]
-
-
-def cache_folder() -> Path:
-    """``RAG_CACHE_DIR``, else ``~/.cache/rag-core``; it may not exist yet."""
-    chosen = os.environ.get("RAG_CACHE_DIR", "").strip()
-    return Path(chosen).expanduser() if chosen else Path("~/.cache/rag-core").expanduser()
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -7,13 +7,26 @@ a field is its number and kind as a varint, then a varint, four bytes, or a leng
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FLOAT", "INT4", "INT64", "attribute", "model", "node", "tensor", "value_info"]
+__all__ = [
+    "FLOAT",
+    "INT4",
+    "INT64",
+    "attribute",
+    "is_sealed",
+    "model",
+    "node",
+    "sealed",
+    "tensor",
+    "value_info",
+]
 
 #: TensorProto.DataType.
 FLOAT, INT64, INT4 = 1, 7, 22
@@ -104,3 +117,22 @@ def model(
     )
     sets = [_bytes(8, _bytes(1, domain) + _number(2, version)) for domain, version in opsets.items()]
     return b"".join([_number(1, ir_version), _bytes(2, "rag-core-bench"), _bytes(7, graph), *sets])
+
+
+#: Head of the closing field: ``doc_string`` of 64 characters.
+_SEAL = _varint(6 << 3 | 2) + _varint(64)
+
+
+def sealed(data: bytes) -> bytes:
+    """The model ``data`` with a last field, its ``doc_string``, that is the SHA-256 of all before it."""
+    return data + _SEAL + hashlib.sha256(data).hexdigest().encode()
+
+
+def is_sealed(path: Path) -> bool:
+    """Whether ``path`` is a file that ends with the seal of what it holds: neither cut short nor altered."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return False
+    body = memoryview(data)[: -64 - len(_SEAL)]
+    return data.endswith(_SEAL + hashlib.sha256(body).hexdigest().encode())

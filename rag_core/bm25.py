@@ -19,7 +19,7 @@ import secrets
 import shutil
 from bisect import bisect_left
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +27,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_core.analysis import Analyser
-from rag_core.errors import InvalidArgumentError, StoreError
+from rag_core.bm25_numba import NumbaScorer
+from rag_core.bm25_postings import ARRAYS, NumpyScorer, Postings, Scorer, largest_impacts
+from rag_core.errors import InvalidArgumentError, StoreError, UnknownNameError
 from rag_core.filters import compile_where
 from rag_core.fusion.legs import Evidence
 from rag_core.packed import PackedStrings, map_array, write_array
-from rag_core.types import EMPTY_RANKING, Document, Query, Ranking, Run
+from rag_core.registry import nearest
+from rag_core.types import Document, Query, Ranking, Run
 
 __all__ = ["BM25"]
 
 FORMAT = 1
 MANIFEST = "bm25.json"
-#: With more postings than this share of the corpus, a dense accumulator beats sorting them.
-DENSE_SHARE = 0.5
 #: Postings worked out at a time when building.
 BLOCK = 1 << 18
 #: Filters whose answers are kept, one byte a document each.
@@ -46,7 +47,8 @@ KEPT_MASKS = 64
 #: Best documents among which the one that holds most of a query is looked for.
 COVERING = 3
 NO_ROWS = np.zeros(0, np.int32)
-ARRAYS = ("starts", "rows", "impacts")
+#: What adds up and picks the best; the answers are the same.
+SCORERS: Mapping[str, Callable[[Postings], Scorer]] = {"numpy": NumpyScorer, "numba": NumbaScorer}
 Array = NDArray[Any]
 
 
@@ -65,10 +67,12 @@ class BM25:
         arrays: Mapping[str, Array],
         counts: Mapping[str, int],
         metadata: Sequence[Mapping[str, Any]] | Array,
+        engine: str | None = None,
     ) -> None:
         self.analyser, self.k1, self.b = analyser, k1, b
         self._terms, self._doc_ids = terms, doc_ids
-        self._starts, self._rows, self._impacts = (arrays[name] for name in ARRAYS)
+        self._postings = Postings(arrays, counts["n_documents"])
+        self._scorer = _scorer_of(engine)(self._postings)
         self._counts = dict(counts)
         self._metadata = metadata  # as an array: JSON, parsed when a filter first asks for it
         self._masks: OrderedDict[str, Array] = OrderedDict()
@@ -80,14 +84,23 @@ class BM25:
         analyser: Analyser | None = None,
         k1: float = 1.2,
         b: float = 0.75,
+        engine: str | None = None,
     ) -> BM25:
         """Index ``documents``; the language of each is its ``metadata["lang"]`` where it has one.
 
         An empty document is counted and never a hit; the averages are over the others.
 
+        Args:
+            engine: what works out the answers, which are the same: ``numpy``, or ``numba`` (extra ``fast``;
+                half a second to start, and several, once, to compile); None for ``RAG_BM25_ENGINE``, else
+                numpy.
+
         Raises:
             InvalidArgumentError: ``k1`` below 0, ``b`` outside 0 to 1, or an id that stands twice.
+            UnknownNameError: no such engine.
+            MissingExtraError: ``numba`` is asked for and not installed.
         """
+        _scorer_of(engine)  # a wrong name is told before the work
         if not k1 >= 0 or not 0 <= b <= 1:
             raise InvalidArgumentError(f"BM25: k1 is {k1}, b is {b}; accepted: k1 from 0, b from 0 to 1")
         analyser = analyser or Analyser.for_languages(("en", "es", "pt"))
@@ -106,7 +119,7 @@ class BM25:
         arrays = postings(renumbered[analysed.ids], analysed.lengths, len(order), k1, b)
         counts = {"n_documents": len(filled), "n_empty": len(given) - len(filled), "n_terms": len(order)}
         doc_ids = PackedStrings.pack([d.doc_id for d in filled])
-        return cls(analyser, k1, b, terms, doc_ids, arrays, counts, [d.metadata for d in filled])
+        return cls(analyser, k1, b, terms, doc_ids, arrays, counts, [d.metadata for d in filled], engine)
 
     @property
     def n_empty(self) -> int:
@@ -120,6 +133,7 @@ class BM25:
         """What a result must record to be repeated."""
         return {
             "engine": self.name,
+            "scorer": self._scorer.engine,
             "analyser": self.analyser.name,
             "k1": self.k1,
             "b": self.b,
@@ -144,41 +158,14 @@ class BM25:
             InvalidArgumentError: ``k`` below 1.
         """
         _check_k(k)
-        counts = Counter(self.analyser.analyse(text, language, as_query=True))
-        # sorted: the order of the query's words must not change the last bit of a sum
-        found = sorted((row, n) for term, n in counts.items() if (row := self._terms.find(term)) >= 0)
-        rows, scores = self._score(found)
-        if allowed is not None:
-            kept = allowed[rows]
-            rows, scores = rows[kept], scores[kept]
-        if not rows.size:
-            return EMPTY_RANKING
-        if k < rows.size:
-            threshold = np.partition(scores, rows.size - k)[rows.size - k]
-            near = np.flatnonzero(scores >= threshold)
-            rows, scores = rows[near], scores[near]
-        best = np.lexsort((rows, -scores))[:k]
-        pairs = zip((self._doc_ids[int(row)] for row in rows[best]), scores[best].tolist())
-        return Ranking.from_scores(pairs)
-
-    def _score(self, found: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
-        """Rows that share a term with the query, ascending, and their scores (float64)."""
-        if not found:
-            return np.zeros(0, np.int64), np.zeros(0)
-        spans = [(int(self._starts[term]), int(self._starts[term + 1]), n) for term, n in found]
-        if len(spans) == 1:
-            start, stop, n = spans[0]
-            return np.asarray(self._rows[start:stop]), self._impacts[start:stop] * np.float64(n)
-        rows = np.concatenate([self._rows[start:stop] for start, stop, _ in spans])
-        values = np.concatenate([self._impacts[start:stop] * np.float64(n) for start, stop, n in spans])
-        if rows.size > DENSE_SHARE * len(self):
-            dense = np.bincount(rows, weights=values, minlength=len(self))
-            hit = np.flatnonzero(dense)
-            return hit, dense[hit]
-        order = np.argsort(rows, kind="stable")
-        rows, values = rows[order], values[order]
-        firsts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
-        return rows[firsts], np.add.reduceat(values, firsts)
+        counts: dict[str, int] = {}
+        for term in self.analyser.analyse(text, language, as_query=True):
+            counts[term] = counts.get(term, 0) + 1
+        found = [(row, n) for term, n in counts.items() if (row := self._terms.find(term)) >= 0]
+        found.sort()  # the order of the query's words must not change the last bit of a sum
+        rows, scores = self._scorer.best(found, k, allowed)
+        # distinct rows in descending order of their ids: the order is the ranking's already
+        return Ranking._ordered(self._doc_ids.take(rows), scores.tolist())
 
     def evidence(self, query: Query, ranking: Ranking, where: Mapping[str, Any] | None = None) -> Evidence:
         """What the postings say of ``query`` and the first three of ``ranking``, for adaptive fusion.
@@ -191,7 +178,7 @@ class BM25:
         tops = [self._row(doc_id) for doc_id in ranking.doc_ids[:COVERING]]
         held, mass = [0.0] * len(tops), 0.0
         for number in numbers:
-            rows = self._rows[self._starts[number] : self._starts[number + 1]] if number >= 0 else NO_ROWS
+            rows = self._postings.rows_of(number) if number >= 0 else NO_ROWS
             idf = math.log1p((len(self) - rows.size + 0.5) / (rows.size + 0.5))
             mass += idf
             places = np.searchsorted(rows, tops) if rows.size else ()
@@ -248,7 +235,7 @@ class BM25:
             data.mkdir()
             metadata = json.dumps([dict(m) for m in self._read_metadata()])
             write_array(data / "metadata.npy", np.frombuffer(metadata.encode(), np.uint8))
-            for name, array in zip(ARRAYS, (self._starts, self._rows, self._impacts)):
+            for name, array in self._postings.arrays.items():
                 write_array(data / f"{name}.npy", array)
             self._terms.save(data, "terms")
             self._doc_ids.save(data, "doc_ids")
@@ -268,25 +255,37 @@ class BM25:
                 other.unlink(missing_ok=True)
 
     @classmethod
-    def open(cls, folder: Path) -> BM25:
+    def open(cls, folder: Path, engine: str | None = None) -> BM25:
         """Open an index that :meth:`save` wrote; the arrays are memory-mapped.
+
+        Args:
+            engine: as of :meth:`build`.
 
         Raises:
             StoreError: no index there, or a file is missing or damaged.
+            UnknownNameError: no such engine.
+            MissingExtraError: ``numba`` is asked for and not installed.
         """
         try:
             described = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
             if described["format"] != FORMAT:
                 raise StoreError(f"{folder}: BM25 format {described['format']!r}; accepted: {FORMAT}")
             data, counts = folder / described["data"], described["counts"]
-            arrays = {name: map_array(data / f"{name}.npy") for name in ARRAYS}
+            arrays = {name: map_array(data / f"{name}.npy") for name in ARRAYS[:3]}
             terms, doc_ids = PackedStrings.open(data, "terms"), PackedStrings.open(data, "doc_ids")
-            starts, size = arrays["starts"], len(arrays["rows"])
-            found = (len(terms), len(doc_ids), len(starts) - 1, int(starts[-1]), len(arrays["impacts"]))
-            wanted = (counts["n_terms"], counts["n_documents"], counts["n_terms"], size, size)
+            starts, impacts, size = arrays["starts"], arrays["impacts"], len(arrays["rows"])
+            held = data / "maxima.npy"  # which an index of an earlier version lacks
+            maxima = map_array(held) if held.exists() else largest_impacts(starts, impacts)
+            arrays["maxima"] = maxima
+            found = (len(terms), len(doc_ids), len(starts) - 1, len(maxima), int(starts[-1]), len(impacts))
+            wanted = (
+                *(counts[name] for name in ("n_terms", "n_documents", "n_terms", "n_terms")),
+                size,
+                size,
+            )
             if found != wanted:
                 raise ValueError(f"its files hold {found} entries where {wanted} belong")
-            return cls(
+            parts = (
                 Analyser.from_config(described["analyser"]),
                 described["k1"],
                 described["b"],
@@ -300,6 +299,16 @@ class BM25:
             raise StoreError(f"{folder} holds no BM25 index: {error.filename} is missing") from error
         except (ValueError, TypeError, KeyError, IndexError, EOFError) as error:
             raise StoreError(f"{folder} is damaged: {error}; build the index again") from error
+        return cls(*parts, engine)
+
+
+def _scorer_of(name: str | None) -> Callable[[Postings], Scorer]:
+    chosen = os.environ.get("RAG_BM25_ENGINE", "").strip() or "numpy" if name is None else name
+    if chosen not in SCORERS:
+        raise UnknownNameError(
+            f"unknown engine {chosen!r} of BM25{nearest(chosen, SCORERS)}; accepted: {', '.join(SCORERS)}"
+        )
+    return SCORERS[chosen]
 
 
 def _check_k(k: int) -> None:
@@ -343,4 +352,5 @@ def postings(
         tf = np.diff(bounds).astype(np.float64)
         rows[low : low + BLOCK] = docs
         impacts[low : low + BLOCK] = idf[terms] * tf / (tf + norm[docs])
-    return {"starts": starts, "rows": rows, "impacts": impacts}
+    maxima = largest_impacts(starts, impacts)
+    return {"starts": starts, "rows": rows, "impacts": impacts, "maxima": maxima}

@@ -31,7 +31,9 @@ __all__ = ["delete_rows", "ingest_documents", "plan_documents", "rebuild_rows"]
 
 
 @contextmanager
-def _newest(folder: Path, shown: Version, wanted: Fingerprint | None) -> Iterator[Version]:
+def _newest(
+    folder: Path, shown: Version, wanted: Fingerprint | None, *, check: bool = True
+) -> Iterator[Version]:
     """The version in force, for its one writer, with what killed writers left put in order.
 
     A store that is a snapshot is opened anew, so that searches under way keep theirs.
@@ -39,7 +41,7 @@ def _newest(folder: Path, shown: Version, wanted: Fingerprint | None) -> Iterato
     with writing(folder):
         manifest = Manifest.read(folder)
         shares = not is_snapshot(shown.store.store) and manifest.vectors == shown.manifest.vectors
-        version = Version.open(folder, wanted, shown.store.store if shares else None)
+        version = Version.open(folder, wanted, shown.store.store if shares else None, check=check)
         try:
             recover(folder, version, version.store.store)
             yield version
@@ -189,7 +191,7 @@ def rebuild_rows(
     """See :meth:`rag_core.index.Index.rebuild`."""
     started = time.perf_counter()
     identity = embedder.fingerprint
-    with _newest(folder, shown, None) as old:
+    with _newest(folder, shown, None, check=False) as old:
         clean(folder, old.manifest)
         journal = Journal(folder, identity)
         rows = old.table.rows.copy()

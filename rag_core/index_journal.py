@@ -6,7 +6,6 @@ import io
 import secrets
 import shutil
 import zipfile
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -94,13 +93,14 @@ class Journal:
     def fetch(self, tags: Sequence[bytes]) -> Vectors:
         """The vectors of ``tags``, float32 ``(n, dim)``. KeyError where one was never added."""
         found = np.empty((len(tags), self._dim), np.float32)
-        wanted: dict[Path, list[tuple[int, int]]] = defaultdict(list)
-        for position, tag in enumerate(tags):
+        by_batch: dict[Path, tuple[list[int], list[int]]] = {}
+        for position, tag in enumerate(tags):  # in whatever order: each file is read once
             path, row = self._places[tag]
-            wanted[path].append((position, row))
-        for path, places in wanted.items():  # each file once, in whatever order the tags come
-            positions, rows = zip(*places)
-            found[list(positions)] = self._load(path)[list(rows)]
+            positions, rows = by_batch.setdefault(path, ([], []))
+            positions.append(position)
+            rows.append(row)
+        for path, (positions, rows) in by_batch.items():
+            found[positions] = self._load(path)[rows]
         return found
 
     def discard(self) -> None:

@@ -41,11 +41,16 @@ class OpenIndex:
         embedder: EmbedProvider | None = None,
         *,
         reranker: Reranker | None = None,
+        check_store: bool = True,
     ) -> Self:
         """Open the index in ``path``. Without an embedder, searches use BM25 alone and say so.
 
         An embedder over a chain of providers (one that has ``for_identity``) is held to those of them that
         the index was built with; while none of these can answer, searches use BM25 alone and say so.
+
+        Args:
+            check_store: False opens an index whose vector store has lost rows or cannot be opened, so that
+                it can be rebuilt from its texts; searches may then find too little.
 
         Raises:
             StoreError: no index there, or it is damaged.
@@ -55,7 +60,7 @@ class OpenIndex:
         if embedder is not None and (for_identity := getattr(embedder, "for_identity", None)):
             embedder = cast(EmbedProvider, for_identity(Manifest.read(path).identity))
         wanted = embedder.fingerprint if embedder is not None else None
-        return cls(path, Version.open(path, wanted), embedder, reranker)
+        return cls(path, Version.open(path, wanted, check=check_store), embedder, reranker)
 
     @property
     def documents(self) -> Mapping[str, Document]:

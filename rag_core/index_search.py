@@ -52,7 +52,8 @@ class SearchResult(Sequence[Hit]):
     Attributes:
         hits: best first.
         warnings: what a reader must know.
-        seconds: stage -> seconds it took.
+        seconds: stage -> seconds it took: ``embed`` (the query), ``vector``, ``bm25``, ``fusion``, ``texts``
+            (of the candidates, for the reranker), ``rerank`` and ``hits`` (their texts again, and the rest).
         degraded: why the vectors could not be searched, so that BM25 alone answered; empty where they were.
         fusion: ``method``, ``weights`` of the legs and, where these were worked out for the query, ``why``;
             empty where nothing was fused.
@@ -195,13 +196,15 @@ def search_version(
     elif query.strip():
         try:
             vector = embedder.embed([query], role="query")[0]
+            seconds["embed"] = time.perf_counter() - started
+            started = time.perf_counter()
             stages["vector"] = version.store.search(vector, pool_size, where)
         except RagCoreError as error:
             if isinstance(error, InvalidArgumentError):
                 raise
             degraded = f"the vector leg failed, BM25 alone: {error}"
             warnings.append(degraded)
-        seconds["vector"] = time.perf_counter() - started
+        seconds["vector" if "embed" in seconds else "embed"] = time.perf_counter() - started
     started = time.perf_counter()
     found = version.bm25.search([Query("query", query)], pool_size, where)
     stages["bm25"] = found.rankings.get("query", EMPTY_RANKING)
@@ -217,6 +220,8 @@ def search_version(
             texts = [
                 _templated(settings.rerank_template, version.documents[doc_id]) for doc_id in pool.doc_ids
             ]
+            seconds["texts"] = time.perf_counter() - started
+            started = time.perf_counter()
             again = timer.call(lambda: rerank_ranking(chosen, query, pool, texts), settings.rerank_timeout_s)
             stages["rerank"] = again.ranking
             raw_scores = again.raw
@@ -226,7 +231,9 @@ def search_version(
         if settings.rerank_mix == "ranks" and "rerank" in stages:
             stages["mixed"] = interpolate(pool, stages["rerank"], k=settings.rrf_k)
         seconds["rerank"] = time.perf_counter() - started
+    started = time.perf_counter()
     hits = _hits(version.documents, stages, raw_scores, settings.score_threshold, settings.top_k, joined)
+    seconds["hits"] = time.perf_counter() - started
     described = joined.describe() if joined else {}
     return SearchResult(tuple(hits), tuple(warnings), seconds, degraded, described)
 

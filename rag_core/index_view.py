@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from rag_core.bm25 import BM25
-from rag_core.errors import RagCoreError, StoreError
+from rag_core.errors import IdentityMismatchError, RagCoreError, StoreError
 from rag_core.fingerprint import Fingerprint
+from rag_core.index_check import LostStore, check_rows, damaged
 from rag_core.index_files import Manifest
 from rag_core.index_table import LIVE, Documents, Segment, Table
 from rag_core.protocols import Vectors, VectorStore
@@ -107,13 +108,19 @@ class Version:
 
     @classmethod
     def open(
-        cls, folder: Path, wanted: Fingerprint | None = None, store: VectorStore | None = None
+        cls,
+        folder: Path,
+        wanted: Fingerprint | None = None,
+        store: VectorStore | None = None,
+        *,
+        check: bool = True,
     ) -> Version:
         """The version that is in force.
 
         Args:
             wanted: refuse an index of another embedder.
             store: an open store, no snapshot, that is the one of the version in force.
+            check: False lets a store pass that has lost rows, or cannot be opened; to rebuild from it.
 
         Raises:
             StoreError: no index there, or it is damaged.
@@ -123,7 +130,7 @@ class Version:
             manifest = Manifest.read(folder)
             check_identity(f"the index {folder}", manifest.identity, wanted)
             try:
-                version = cls.of(folder, manifest, wanted, store)
+                version = cls.of(folder, manifest, wanted, store, check=check)
             except (OSError, ValueError, StoreError) as error:
                 if attempt + 1 < TRIES and Manifest.read(folder).generation != manifest.generation:
                     continue  # a writer has replaced it meanwhile
@@ -143,18 +150,24 @@ class Version:
         manifest: Manifest,
         wanted: Fingerprint | None = None,
         store: VectorStore | None = None,
+        *,
+        check: bool = True,
     ) -> Version:
         """The version that ``manifest`` describes; errors of the disk are passed on."""
         generation = folder / "generations" / manifest.table
         table = Table.open(generation)
         documents = Documents(table, [Segment(folder / "texts" / name) for name in manifest.segments])
         bm25 = BM25.open(generation / "bm25")
+        is_ours = store is None
         if store is None:
-            store = open_store(manifest.store, folder / "vectors" / manifest.vectors, wanted)
+            store = _opened(folder, manifest, wanted, check)
         try:
+            if check:
+                check_rows(folder, manifest, table, store)
             return cls(manifest, table, documents, bm25, StoreView(store, table))
         except BaseException:
-            store.close()
+            if is_ours:  # else its readers go on with it
+                store.close()
             raise
 
     def newest(self, folder: Path, wanted: Fingerprint | None = None) -> Version:
@@ -175,3 +188,16 @@ class Version:
     def close(self) -> None:
         """Release the store's files."""
         self.store.close()
+
+
+def _opened(folder: Path, manifest: Manifest, wanted: Fingerprint | None, check: bool) -> VectorStore:
+    try:
+        return open_store(manifest.store, folder / "vectors" / manifest.vectors, wanted)
+    except IdentityMismatchError:
+        raise
+    except StoreError as error:
+        if check and any(words in str(error) for words in ("rebuild the store", "holds no store")):
+            raise damaged(folder, str(error).replace("; rebuild the store", "")) from error
+        if check:
+            raise
+        return LostStore(manifest.identity, error)

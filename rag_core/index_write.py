@@ -23,6 +23,7 @@ from rag_core.analysis import Analyser
 from rag_core.bm25 import BM25
 from rag_core.errors import StoreError
 from rag_core.fingerprint import Fingerprint
+from rag_core.index_check import INTENT, STALE, check_kept, intended, stale
 from rag_core.index_files import Manifest, clean, disk_errors, sync_folder, write_whole
 from rag_core.index_journal import Journal
 from rag_core.index_table import FAILED, LIVE, ROW, Documents, Rows, Segment, SegmentWriter, Table
@@ -30,10 +31,8 @@ from rag_core.index_view import Version, is_snapshot
 from rag_core.progress import Progress
 from rag_core.protocols import VectorStore
 
-__all__ = ["Change", "commit", "first_version", "new_name", "recover"]
+__all__ = ["INTENT", "Change", "commit", "first_version", "new_name", "recover"]
 
-INTENT = "intent.json"
-STALE = "stale.json"
 #: Rows handed to a store at once: a snapshot writes all it has each time, a database keeps a call in memory.
 SLICE_OF_SNAPSHOT, SLICE = 1 << 16, 1 << 13
 #: Texts are rewritten where less than this share of a file is in use, and all but the largest file when
@@ -116,7 +115,7 @@ def commit(
             waits = not is_snapshot(store) and not change.fills_store
             (generation / STALE).write_text(json.dumps(dead if waits else []), encoding="utf-8")
             if waits:  # readers of the version before this one may still look for what died with it
-                dead = [key for key in _stale(folder, old.manifest) if table.row_of_key(key) < 0]
+                dead = [key for key in stale(folder, old.manifest) if table.row_of_key(key) < 0]
             _fill(folder, store, change, table, texts, journal, dead, progress)
             for part in ("generations", "texts", "vectors"):
                 if (folder / part).is_dir():
@@ -182,14 +181,6 @@ def _dead_keys(old: Version, change: Change, table: Table) -> list[str]:
     return [key for row in rows.tolist() if table.row_of_key(key := old.table.key(row)) < 0]
 
 
-def _stale(folder: Path, manifest: Manifest) -> list[str]:
-    try:
-        found = json.loads((folder / "generations" / manifest.table / STALE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return []
-    return [str(key) for key in found]
-
-
 def _fill(
     folder: Path,
     store: VectorStore,
@@ -217,22 +208,18 @@ def _fill(
         tags = [table.rows["text"][row].tobytes() for row in part]
         metadata = [document.metadata for document in texts.all(part)]
         store.upsert(add[start : start + size], journal.fetch(tags), metadata)
+        check_kept(folder, store, add[start : start + size])
         if progress is not None:
             progress("store", min(start + size, len(rows)), len(rows))
 
 
 def recover(folder: Path, version: Version, store: VectorStore) -> None:
     """Take out of the store what a writer that did not finish left there."""
-    path = folder / INTENT
-    try:
-        intent = json.loads(path.read_text(encoding="utf-8"))
-        keys = [key for key in intent["keys"] if version.table.row_of_key(key) < 0]
-        is_ours = intent["vectors"] == version.manifest.vectors
-    except FileNotFoundError:
+    if (found := intended(folder)) is None:
         return
-    except (ValueError, KeyError, TypeError):
-        keys, is_ours = [], False
+    vectors, named = found
+    keys = [key for key in named if version.table.row_of_key(key) < 0]
     with disk_errors(folder):
-        if keys and is_ours:
+        if keys and vectors == version.manifest.vectors:
             store.delete(keys)
-        path.unlink(missing_ok=True)
+        (folder / INTENT).unlink(missing_ok=True)

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_core.analysis import Analyser
-from rag_core.bm25 import BM25, postings
-from rag_core.errors import InvalidArgumentError, MissingExtraError, UnknownNameError
+from rag_core.bm25 import BM25, SCORERS, postings
+from rag_core.errors import InvalidArgumentError, MissingExtraError, SpecStringError, UnknownNameError
+from rag_core.factory import SpecString
 from rag_core.filters import compile_where
 from rag_core.registry import nearest
 from rag_core.types import EMPTY_RANKING, Document, Query, Ranking, Run
 
-__all__ = ["ENGINES", "LexicalEngine", "get_lexical"]
+__all__ = ["ENGINES", "LexicalEngine", "get_lexical", "parse_lexical"]
 
 
 class LexicalEngine(Protocol):
@@ -144,15 +145,13 @@ class RankBm25Engine(_Peer):
         return self._engine.get_scores(terms)  # type: ignore[union-attr, no-any-return]
 
 
-def _ours(documents: Iterable[Document], analyser: Analyser, k1: float, b: float) -> LexicalEngine:
-    return BM25.build(documents, analyser, k1, b)
-
-
-ENGINES: Mapping[str, Callable[[Iterable[Document], Analyser, float, float], LexicalEngine]] = {
-    "bm25": _ours,
+ENGINES: Mapping[str, Callable[..., LexicalEngine]] = {
+    "bm25": BM25.build,
     "bm25s": Bm25sEngine,
     "rank_bm25": RankBm25Engine,
 }
+#: Engine -> option -> values it takes.
+OPTIONS: Mapping[str, Mapping[str, Sequence[str]]] = {"bm25": {"engine": tuple(SCORERS)}}
 
 
 def get_lexical(
@@ -162,12 +161,32 @@ def get_lexical(
     k1: float = 1.2,
     b: float = 0.75,
 ) -> LexicalEngine:
-    """Index ``documents`` with the engine of that name.
+    """Index ``documents`` with the engine that ``name`` names, for example ``bm25?engine=numba``.
 
     Raises:
-        UnknownNameError: no engine of that name.
+        SpecStringError, UnknownNameError: as of :func:`parse_lexical`.
         MissingExtraError: its package is not installed.
     """
-    if name not in ENGINES:
-        raise UnknownNameError(f"unknown lexical engine {name!r}{nearest(name, ENGINES)}")
-    return ENGINES[name](documents, analyser or Analyser.for_languages(("en", "es", "pt")), k1, b)
+    known, options = parse_lexical(name)
+    analyser = analyser or Analyser.for_languages(("en", "es", "pt"))
+    return ENGINES[known](documents, analyser, k1, b, **options)
+
+
+def parse_lexical(text: str) -> tuple[str, dict[str, str]]:
+    """Engine and options of ``bm25``, ``bm25?engine=numba``, ``bm25s`` or ``rank_bm25``.
+
+    Raises:
+        SpecStringError: ``text`` is no such string, or has an option that the engine does not take.
+        UnknownNameError: no engine of that name.
+    """
+    parsed = SpecString.parse(text)
+    if parsed.name not in ENGINES:
+        raise UnknownNameError(f"unknown lexical engine {parsed.name!r}{nearest(parsed.name, ENGINES)}")
+    accepted = OPTIONS.get(parsed.name, {})
+    for option, value in parsed.options.items():
+        if value not in accepted.get(option, ()):
+            forms = ", ".join(f"{o}={v}" for o, values in accepted.items() for v in values)
+            raise SpecStringError(f"lexical engine {text!r}: accepted: {forms or 'no options'}")
+    if parsed.model or parsed.target:
+        raise SpecStringError(f"lexical engine {text!r}: it has neither model nor target")
+    return parsed.name, dict(parsed.options)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterable
 
+from rag_core.prices import PER, all_prices
 from rag_core.registry import EMBEDDERS, RERANKERS, Registry, load_plugins
 
-__all__ = ["provider_lines", "provider_table"]
+__all__ = ["price_table", "provider_lines", "provider_table", "width_table"]
 
 COLUMNS = 80
 
@@ -32,6 +34,32 @@ def provider_table() -> list[str]:
                 _joined((spec.note for spec in specs), "; "),
             )
             lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return lines
+
+
+def width_table() -> list[str]:
+    """The embedding providers by the width of their vectors as markdown, without the fakes.
+
+    Memory is that of float32 vectors, 4 bytes a number, as the stores keep them.
+    """
+    load_plugins()
+    lines = ["| width | provider | model | MB per 100,000 vectors |", "|---|---|---|---|"]
+    found = {(spec.dim, spec.name, spec.model) for spec in EMBEDDERS if not spec.name.startswith("fake-")}
+    for dim, name, model in sorted(found, key=lambda row: (row[0] or math.inf, *row[1:])):
+        width, memory = (str(dim), f"{dim * 0.4:,.0f}") if dim else ("that of the model", "")
+        lines.append(f"| {width} | `{name}` | {model} | {memory} |")
+    return lines
+
+
+def price_table() -> list[str]:
+    """The services' list prices as markdown, and the variable that holds the key of each."""
+    load_plugins()
+    keys = {spec.name: ", ".join(f"`{v}`" for v in spec.env) for spec in (*EMBEDDERS, *RERANKERS) if spec.env}
+    lines = ["| service | key | model | for | USD | per | as of |", "|---|---|---|---|---|---|---|"]
+    for price in all_prices():
+        work = "embedding" if price.kind == "embed" else "reranking"
+        cells = price.provider, keys.get(price.provider, ""), price.model, work, f"{price.usd:.2f}"
+        lines.append("| " + " | ".join([*cells, f"{PER[price.unit]:,} {price.unit}", price.date]) + " |")
     return lines
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,26 @@ from numpy.typing import NDArray
 
 __all__ = ["PackedStrings", "map_array", "write_array"]
 
+#: Strings from one signpost of :meth:`PackedStrings.find` to the next.
+STEP = 8
+#: Answers of :meth:`PackedStrings.find` kept: the words of queries come again.
+KEPT = 1 << 15
+#: Up to so many bytes, ASCII strings are kept as one text, whose slices cost half as much as decoding.
+WHOLE = 1 << 22
+
 
 class PackedStrings:
     """A list of strings as one UTF-8 blob (uint8) and its offsets (int64, one more than strings)."""
 
-    __slots__ = ("_blob", "_blob_view", "_offsets", "_offsets_view")
+    __slots__ = ("_blob", "_blob_view", "_found", "_offsets", "_offsets_view", "_signposts", "_text")
 
     def __init__(self, blob: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
         self._blob, self._offsets = blob, offsets
         # A memoryview answers one element several times faster than an array, mapped ones above all.
         self._blob_view, self._offsets_view = blob.data, offsets.data
+        self._signposts: memoryview | None = None
+        self._found: dict[str, int] = {}
+        self._text: str | None = None
 
     @classmethod
     def pack(cls, strings: Sequence[str]) -> PackedStrings:
@@ -43,13 +54,43 @@ class PackedStrings:
     def __getitem__(self, index: int) -> str:
         return self._bytes(index).decode("utf-8", "surrogatepass")
 
+    def take(self, indices: NDArray[np.integer[Any]]) -> list[str]:
+        """The strings at ``indices``, in their order."""
+        spans = zip(self._offsets[indices].tolist(), self._offsets[indices + 1].tolist())
+        text = self._text
+        if text is None:
+            whole = self._blob_view if len(self._blob_view) <= WHOLE else b"\xff"
+            text = self._text = str(whole, "ascii") if bytes(whole).isascii() else ""
+        if text:  # one character a byte
+            return [text[start:stop] for start, stop in spans]
+        blob = self._blob_view
+        return [str(blob[start:stop], "utf-8", "surrogatepass") for start, stop in spans]
+
     def find(self, string: str) -> int:
         """The position of ``string``, or -1. The strings must have been packed in order of their bytes."""
+        position = self._found.get(string)
+        if position is None:
+            if len(self._found) >= KEPT:
+                self._found.clear()
+            position = self._found[string] = self._find(string)
+        return position
+
+    def _find(self, string: str) -> int:
         wanted = string.encode("utf-8", "surrogatepass")
-        low, high = 0, len(self)
+        signposts = self._signposts
+        if signposts is None:
+            signposts = self._signposts = self._first_bytes(np.arange(0, len(self), STEP)).data
+        prefix = int.from_bytes(wanted[:8].ljust(8, b"\0"), "big")
+        # All strings up to the signpost before `low` come before `wanted`, those from `high` on behind it.
+        post = bisect_left(signposts, prefix)
+        low, end = max(0, post - 1) * STEP, post
+        if post < len(signposts) and signposts[post] == prefix:
+            end = bisect_right(signposts, prefix, post)
+        high = min(len(self), end * STEP)
+        blob, offsets = self._blob_view, self._offsets_view
         while low < high:
             middle = (low + high) // 2
-            found = self._bytes(middle)
+            found = blob[offsets[middle] : offsets[middle + 1]].tobytes()
             if found == wanted:
                 return middle
             if found < wanted:
@@ -57,6 +98,16 @@ class PackedStrings:
             else:
                 high = middle
         return -1
+
+    def _first_bytes(self, indices: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """The first eight bytes of each string as one number, a shorter one filled up with zeros."""
+        starts, stops = self._offsets[indices], self._offsets[indices + 1]
+        numbers = np.zeros(len(indices), np.uint64)
+        for at in range(8):
+            numbers <<= np.uint64(8)
+            held = np.flatnonzero(starts + at < stops)
+            numbers[held] |= self._blob[starts[held] + at]
+        return numbers
 
     def save(self, folder: Path, name: str) -> None:
         """Write ``name.blob.npy`` and ``name.offsets.npy``."""

@@ -84,7 +84,12 @@ class Reranker(Protocol):
 
 @runtime_checkable
 class VectorStore(Protocol):
-    """Keeps vectors under document ids, for one embedder."""
+    """Keeps vectors under document ids, for one embedder.
+
+    A store may also have ``vectors_of(ids)``, the stored rows as float32 ``(n, dim)`` with KeyError for an
+    unknown id, so that an index need not embed a text again; and ``search_many(vectors, k, where)``, the
+    rankings that ``search`` gives for each row. Those of this project have the first, ``flat`` has both.
+    """
 
     @property
     def identity(self) -> Fingerprint:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from rag_core.errors import InvalidArgumentError, RagCoreError
 from rag_core.fusion import Leg, check_method, fuse
-from rag_core.protocols import EmbedProvider, Reranker, Retriever, VectorStore
+from rag_core.protocols import EmbedProvider, Reranker, Retriever, Vectors, VectorStore
 from rag_core.reranking import check_mix, interpolate, rerank_ranking
 from rag_core.stores.identity import check_identity, check_k
 from rag_core.types import EMPTY_RANKING, Query, Ranking, Run
@@ -35,14 +37,26 @@ class VectorRetriever:
         check_k(k)
         rankings: dict[str, Ranking] = {}
         failed: dict[str, str] = {}
+        vectors: dict[str, Vectors] = {}
+        search_many = getattr(self.store, "search_many", None) if len(queries) > 1 else None
         for query in queries:
             try:
                 vector = self.embedder.embed([query.text], role="query")[0]
-                rankings[query.query_id] = self.store.search(vector, k, where)
+                if search_many is None:
+                    rankings[query.query_id] = self.store.search(vector, k, where)
+                else:
+                    vectors[query.query_id] = vector
             except RagCoreError as error:
                 if isinstance(error, InvalidArgumentError):
                     raise
                 failed[query.query_id] = str(error)
+        if search_many is not None and vectors:
+            try:
+                rankings = dict(zip(vectors, search_many(np.stack(list(vectors.values())), k, where)))
+            except RagCoreError as error:
+                if isinstance(error, InvalidArgumentError):
+                    raise
+                failed |= dict.fromkeys(vectors, str(error))
         return Run(self.name, rankings, failed)
 
 

@@ -85,6 +85,13 @@ class Ranking(Sequence[ScoredDoc]):
         return ranking
 
     @classmethod
+    def _ordered(cls, doc_ids: Iterable[str], scores: Iterable[float]) -> Ranking:
+        """Columns that are known to be distinct ids with finite scores in the order of a ranking."""
+        ranking = object.__new__(cls)
+        ranking.doc_ids, ranking.scores, ranking.duplicates = tuple(doc_ids), tuple(scores), 0
+        return ranking
+
+    @classmethod
     def from_scores(
         cls, scores: Mapping[str, float] | Iterable[tuple[str, float]], k: int | None = None
     ) -> Ranking:

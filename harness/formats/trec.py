@@ -109,4 +109,6 @@ def _falling(scores: Sequence[float]) -> Sequence[float]:
 
 def escaped_id(text: str) -> str:
     """``text`` as a column of a run file holds it: white space as ``%20`` and the like."""
+    if text.split() == [text]:  # nearly every id: no white space in it
+        return text
     return re.sub(r"\s", lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), text)

@@ -101,13 +101,26 @@ def stage_names(rows: Sequence[Row]) -> list[str]:
 
 
 def stages(rows: Sequence[Row]) -> str:
-    """Median milliseconds of each stage."""
+    """Milliseconds of each stage: medians, then 95th percentiles where there are samples enough."""
     measured = [row for row in rows if row.cell.status == "ok" and row.cell.stages]
     names = stage_names(measured)
     if not names:
         return ""
     body = [[row.label, *(milliseconds(median_s(row, name)) for name in names)] for row in measured]
-    return "## Median latency by stage, ms\n\n" + pipe_table(["system", *names], body, numeric=len(names))
+    out = "## Median latency by stage, ms\n\n" + pipe_table(["system", *names], body, numeric=len(names))
+    slow = [(row.label, [_p95_s(row, name) for name in names]) for row in measured]
+    body = [
+        [label, *map(milliseconds, values)] for label, values in slow if any(v is not None for v in values)
+    ]
+    if body:
+        out += "\n## p95 latency by stage, ms\n\n" + pipe_table(["system", *names], body, numeric=len(names))
+    return out
+
+
+def _p95_s(row: Row, stage: str) -> float | None:
+    found = row.cell.stages.get(stage)
+    samples = finite(found.samples_s) if found else []
+    return percentile(samples, 95) if len(samples) >= LEAST_FOR_P95 else None
 
 
 def not_measured(document: ResultDocument, rows: Sequence[Row]) -> str:

@@ -31,7 +31,7 @@ from harness.summary import metric_title, verdict
 from harness.tables import MARK, pipe_table
 from rag_core.errors import MissingExtraError
 
-__all__ = ["FILE", "render", "write"]
+__all__ = ["FILE", "grouped", "render", "write"]
 
 FILE = "report.md"
 Column = tuple[str, Callable[[Row], str]]
@@ -41,7 +41,7 @@ def write(document: ResultDocument, folder: Path) -> list[Path]:
     """Write ``report.md`` into ``folder``; it shows the plots that stand there."""
     note = ""
     try:
-        plots.require()
+        plots.require(load=False)
         figures = [f.stem for f in plots.FIGURES if (folder / f"{f.stem}.svg").exists()]
     except MissingExtraError as error:
         figures, note = [], f"not drawn: {error}"
@@ -62,35 +62,48 @@ def render(document: ResultDocument, figures: Sequence[str] = (), plot_note: str
     rows = make_rows(document)
     metric = main_metric(document)
     said = verdict(document)
+    found = grouped(document, rows)
     sections = [
         f"# {_title(document)}\n",
         "## Verdict\n\n" + "".join(f"- {blocks.escape(sentence)}\n" for sentence in said.sentences),
         "## Results\n\n" + _main_table(rows, metric),
-        how_sure(document, rows, metric),
-        _other_metrics(document, rows),
-        _headline(document, rows, metric),
+        *found.pop("sure"),
+        *found.pop("metrics"),
         _plots(figures, plot_note),
-        by_tags(document, rows, metric),
-        by_overlap(document, rows, metric),
-        lost_documents(rows),
-        economics.reranking(rows, int(document.spec.get("seed") or 0)),
-        score_thresholds(rows, int(document.spec.get("seed") or 0)),
-        texts_and_roles(document, rows),
-        label_health(document, rows, metric),
-        cost(document, rows),
-        agreement(document),
-        blocks.speed(rows),
-        blocks.stages(rows),
-        stores(rows),
-        blocks.not_measured(document, rows),
-        blocks.warnings(rows),
-        blocks.counts(rows),
-        blocks.what_was_run(document, rows),
-        blocks.data_set(document),
-        blocks.machine(document),
-        blocks.provenance(document),
+        *(section for group in found.values() for section in group),
     ]
     return "\n".join(section for section in sections if section)
+
+
+def grouped(document: ResultDocument, rows: Sequence[Row]) -> dict[str, list[str]]:
+    """Every section below the main table, in order, by what it is about; empty ones are left out.
+
+    ``report.html`` shows the same sections under these names.
+    """
+    metric = main_metric(document)
+    made = {
+        "sure": [how_sure(document, rows, metric)],
+        "metrics": [_other_metrics(document, rows), _headline(document, rows, metric)],
+        "strata": [by_tags(document, rows, metric), by_overlap(document, rows, metric)],
+        "losses": [lost_documents(rows)],
+        "reranking": [
+            economics.reranking(rows, int(document.spec.get("seed") or 0)),
+            score_thresholds(rows, int(document.spec.get("seed") or 0)),
+        ],
+        "audits": [texts_and_roles(document, rows), label_health(document, rows, metric)],
+        "cost": [cost(document, rows)],
+        "agreement": [agreement(document)],
+        "speed": [blocks.speed(rows), blocks.stages(rows), stores(rows)],
+        "gaps": [blocks.not_measured(document, rows), blocks.warnings(rows)],
+        "method": [
+            blocks.counts(rows),
+            blocks.what_was_run(document, rows),
+            blocks.data_set(document),
+            blocks.machine(document),
+            blocks.provenance(document),
+        ],
+    }
+    return {name: [section for section in group if section] for name, group in made.items()}
 
 
 def _title(document: ResultDocument) -> str:

@@ -39,8 +39,11 @@ def place_labels(
     Returns:
         How many names found no free place within the axes and were left out.
     """
+    from matplotlib.layout_engine import PlaceHolderLayoutEngine
+
     figure = axes.figure
-    figure.draw_without_rendering()  # the layout is known only after a draw
+    if (layout := figure.get_layout_engine()) is not None and not isinstance(layout, PlaceHolderLayoutEngine):
+        layout.execute(figure)  # where the axes stand is known only then
     renderer = figure.canvas.get_renderer()
     inside = axes.get_window_extent(renderer)
     frame = (inside.x0, inside.y0, inside.x1, inside.y1)

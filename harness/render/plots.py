@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from rag_core.errors import MissingExtraError
 __all__ = [
     "FIGURES",
     "Plot",
+    "draw_all",
     "headline",
     "new_figure",
     "pareto",
@@ -83,8 +85,12 @@ class Plot:
     draw: Callable[[ResultDocument, Sequence[Row], Verdict], Any]
 
 
-def require() -> None:
-    """Raise MissingExtraError where matplotlib cannot be imported."""
+def require(*, load: bool = True) -> None:
+    """Raise MissingExtraError where matplotlib cannot be imported; without ``load``, is not installed."""
+    if not load:
+        if find_spec("matplotlib") is None:
+            raise MissingExtraError("plots", "matplotlib", "plots")
+        return
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
@@ -99,7 +105,11 @@ def write(document: ResultDocument, folder: Path) -> list[Path]:
     """
     require()
     document = clean(document)
-    rows, said = make_rows(document), verdict(document)
+    return draw_all(document, make_rows(document), verdict(document), folder)
+
+
+def draw_all(document: ResultDocument, rows: Sequence[Row], said: Verdict, folder: Path) -> list[Path]:
+    """:func:`write` for a caller that has the rows and the verdict of a clean document."""
     written = []
     with styled():
         for plot in FIGURES:
@@ -153,9 +163,10 @@ def headline(axes: Any, finding: str, detail: str) -> None:
     second = axes.set_title(
         "\n".join(textwrap.wrap(detail, 105)), loc="left", fontsize=11, fontweight="normal", color=GREY
     )
-    figure.draw_without_rendering()  # where the axes begin is known only after a draw
+    figure.get_layout_engine().execute(figure)  # where the axes begin is known only then
     pixels = figure.transFigure.transform((left, 0))
     second.set_x(axes.transAxes.inverted().transform(pixels)[0])
+    figure.set_layout_engine("none")  # it stays as it is now: a layout takes as long as drawing, each time
 
 
 def _finding(rows: Sequence[Row], said: Verdict, metric: str) -> str:

@@ -164,11 +164,22 @@ def search(
 
 @app.command()
 @interruptible("nothing was changed.")
-def providers(format: Annotated[str, typer.Option(help="text or md.")] = "text") -> None:
+def providers(
+    format: Annotated[str, typer.Option(help="text, or in markdown md, widths or prices.")] = "text",
+) -> None:
     """List providers and rerankers, and why one cannot run here."""
-    from rag_core.listing import provider_lines, provider_table
+    from rag_core import listing
+    from rag_core.errors import InvalidArgumentError
 
-    print("\n".join(provider_table() if format == "md" else provider_lines()))
+    tables = {
+        "text": listing.provider_lines,
+        "md": listing.provider_table,
+        "widths": listing.width_table,
+        "prices": listing.price_table,
+    }
+    if format not in tables:
+        raise InvalidArgumentError(f"--format is {format!r}; accepted: {', '.join(tables)}")
+    print("\n".join(tables[format]()))
 
 
 @app.command("serve-mcp")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,14 +10,17 @@ from typing import Any, cast
 
 from rag_core.app.engines import check_engine, engine_for
 from rag_core.app.opening import closing, open_index, recorded
-from rag_core.app.settings import Asked, chain_of, read_settings, record_chain, recorded_chain, service_for
+from rag_core.app.settings import Asked, chain_of, read_settings, record_chain, service_for
+from rag_core.chunking import check_limits
 from rag_core.errors import InvalidArgumentError, StoreError
 from rag_core.index import Index
 from rag_core.index_report import IngestReport
 from rag_core.progress import Progress
 from rag_core.protocols import EmbedProvider
+from rag_core.reading import SUFFIXES
 from rag_core.recording import replay_from
 from rag_core.service import EmbeddingService
+from rag_core.stores import check_store
 
 __all__ = ["ingest", "rebuild", "stats"]
 
@@ -32,11 +36,16 @@ def ingest(source: Path, asked: Asked, say: Say, progress: Progress) -> IngestRe
     ``say`` is told the estimate before more than 1,000 texts go to a paid provider.
 
     Raises:
-        InvalidArgumentError, StoreError, ProviderError, BudgetExceededError: see the library.
+        InvalidArgumentError: nothing there that is read; nothing is made then. Also see the library.
+        StoreError, ProviderError, BudgetExceededError: see the library.
         IdentityMismatchError: the index was built with another embedder.
     """
     if not source.exists():
         raise InvalidArgumentError(f"{source} does not exist; accepted: a folder of documents, or one file")
+    if not _holds_files(source):
+        raise InvalidArgumentError(
+            f"{source} holds nothing that is read; accepted: files of type {', '.join(SUFFIXES)}"
+        )
     settings = read_settings(asked.config)
     check_engine(asked, settings.max_usd)
     reading = {
@@ -44,7 +53,11 @@ def ingest(source: Path, asked: Asked, say: Say, progress: Progress) -> IngestRe
         "max_tokens": _first(asked.chunk_tokens, settings.index.get("chunk_tokens"), CHUNK_TOKENS),
         "overlap": _first(asked.overlap, settings.index.get("overlap"), OVERLAP),
     }
+    store = asked.store or settings.index.get("store", DEFAULT_STORE)
+    _check(reading["max_tokens"], reading["overlap"])
     is_new = not Index.is_index(asked.index)
+    if is_new:
+        check_store(store)  # before anything is made or paid for
     built_with = [] if is_new else recorded(asked.index)
     chain = chain_of(settings, asked.provider, built_with)
 
@@ -59,7 +72,6 @@ def ingest(source: Path, asked: Asked, say: Say, progress: Progress) -> IngestRe
     def build(embedder: EmbedProvider) -> IngestReport:
         if begun:  # by the provider before, which failed on the way
             shutil.rmtree(asked.index)
-        store = asked.store or settings.index.get("store", DEFAULT_STORE)
         with closing(Index.create(asked.index, embedder, store=store)) as index:
             begun.append(embedder)
             record_chain(asked.index, chain)
@@ -90,7 +102,7 @@ def rebuild(asked: Asked, say: Say, progress: Progress) -> IngestReport:
     chain = chain_of(settings, asked.provider, built_with)
     with (
         service_for(settings, asked.provider, built_with, asked.max_usd) as service,
-        closing(Index.open(asked.index)) as index,
+        closing(Index.open(asked.index, check_store=False)) as index,
     ):
         if _is_paid(cast(EmbedProvider, service)):
             texts = [document.indexed_text for document in index.documents.values() if not document.is_empty]
@@ -103,9 +115,24 @@ def rebuild(asked: Asked, say: Say, progress: Progress) -> IngestReport:
 
 def stats(asked: Asked) -> dict[str, Any]:
     """Plain JSON values about the index; loads no model."""
+    chain = recorded(asked.index)
     with closing(Index.open(asked.index)) as index:
         found = index.stats()
-        return {**found, "provider": recorded_chain(asked.index, lambda: index.identity)}
+        return {**found, "provider": chain}
+
+
+def _holds_files(source: Path) -> bool:
+    if source.is_file():
+        return source.suffix.lower() in SUFFIXES
+    found = (Path(name) for _, _, names in os.walk(source) for name in names)
+    return any(file.suffix.lower() in SUFFIXES for file in found)
+
+
+def _check(chunk_tokens: int, overlap: int) -> None:
+    try:
+        check_limits(chunk_tokens, overlap)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(str(error).replace("max_tokens", "chunk_tokens")) from error
 
 
 def _is_paid(embedder: EmbedProvider) -> bool:

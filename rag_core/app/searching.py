@@ -101,6 +101,9 @@ def search(query: str, clauses: Sequence[str], asked: Asked) -> SearchResult:
     """
     if not query.strip():
         raise InvalidArgumentError("the query is blank; accepted: a question or key words")
+    top_k = asked.search.get("top_k")
+    if top_k is not None and top_k < 1:
+        raise InvalidArgumentError(f"--top-k is {top_k}; accepted: a whole number from 1")
     where = parse_where(clauses)
     searcher = Searcher(asked)
     try:

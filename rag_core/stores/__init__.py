@@ -114,7 +114,8 @@ def _kind(name: str) -> tuple[Any, Mapping[str, str]]:
     if parsed.model or parsed.target:
         raise InvalidArgumentError(f"store {name!r}: accepted: name[?option=value&…]")
     kind: Any = load_attribute(STORES[parsed.name].load)
-    accepted = kind.check_options(parsed.options) if hasattr(kind, "check_options") else {}
-    if parsed.options and not accepted:
+    if hasattr(kind, "check_options"):
+        kind.check_options(parsed.options)
+    elif parsed.options:
         raise InvalidArgumentError(f"store {parsed.name!r} takes no options; got {', '.join(parsed.options)}")
     return kind, parsed.options

@@ -36,10 +36,10 @@ class Found(NamedTuple):
 class BackedStore(ABC):
     """A store of kind ``name`` whose database is the package ``package``.
 
-    A subclass connects in ``_create`` and ``_connect`` and writes ``_put``, ``_remove``, ``_nearest``,
-    ``_count`` and ``_disconnect``. It gets checked rows of length 1 and gives candidates: scores are worked
-    out here in float64 from the stored vectors, so that they equal those of the exact store, and the order
-    among equal scores is that of :class:`~rag_core.types.Ranking`.
+    A subclass connects in ``_create`` and ``_connect`` and writes ``_put``, ``_remove``, ``_stored``,
+    ``_vectors``, ``_nearest``, ``_count`` and ``_disconnect``. It gets checked rows of length 1 and gives
+    candidates: scores are worked out here in float64 from the stored vectors, so that they equal those of
+    the exact store, and the order among equal scores is that of :class:`~rag_core.types.Ranking`.
     """
 
     name: ClassVar[str]
@@ -144,6 +144,13 @@ class BackedStore(ABC):
         wanted = list(dict.fromkeys(ids))
         return self._remove(wanted) if wanted else 0
 
+    def missing(self, ids: Sequence[str]) -> list[str]:
+        """Those of ``ids`` that no row has, once each, in their order."""
+        self._check_open()
+        wanted = list(dict.fromkeys(ids))
+        stored = self._stored(wanted) if wanted else set()
+        return [doc_id for doc_id in wanted if doc_id not in stored]
+
     def search(self, vector: Vectors, k: int, where: Mapping[str, Any] | None = None) -> Ranking:
         """The ``k`` rows of highest cosine with ``vector``, of those whose metadata match ``where``.
 
@@ -162,6 +169,16 @@ class BackedStore(ABC):
             if len(found.ids) < wanted or found.distances[-1] > found.distances[k - 1] + ROUNDING:
                 return rescored(found.ids, found.rows, unit, k)
             wanted *= 4  # rows as near as the k-th may stand behind the last one
+
+    def vectors_of(self, ids: Sequence[str]) -> Vectors:
+        """The stored rows of ``ids``, float32 ``(n, dim)``. KeyError where one is unknown."""
+        self._check_open()
+        wanted = list(dict.fromkeys(ids))
+        if not wanted:
+            return stacked([], self._identity.dim)
+        found, rows = self._vectors(wanted)
+        place = {doc_id: position for position, doc_id in enumerate(found)}
+        return rows[[place[doc_id] for doc_id in ids]]
 
     def close(self) -> None:
         """Release files; further calls raise StoreError."""
@@ -225,6 +242,14 @@ class BackedStore(ABC):
     @abstractmethod
     def _remove(self, ids: list[str]) -> int:
         """Delete the rows of distinct ``ids``; how many there were."""
+
+    @abstractmethod
+    def _vectors(self, ids: list[str]) -> tuple[Sequence[str], Vectors]:
+        """Those of the distinct ``ids`` that there are, in any order, and their rows float32 ``(n, dim)``."""
+
+    @abstractmethod
+    def _stored(self, ids: list[str]) -> set[str]:
+        """Those of distinct ``ids`` that a row has."""
 
     @abstractmethod
     def _nearest(self, unit: Vectors, wanted: int, where: Node | None) -> Found:

@@ -13,7 +13,7 @@ keeps its graph in memory and does not look at what other processes write, so ea
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy as np
 from rag_core.errors import InvalidArgumentError, StoreError
 from rag_core.filters import Node, tree_test
 from rag_core.protocols import Vectors
-from rag_core.stores.backed import BackedStore, Found, stacked
+from rag_core.stores.backed import BackedStore, Found, first_line, stacked
 from rag_core.stores.chroma_where import RESERVED, Inexpressible, is_kept, to_chroma
 from rag_core.stores.files import replace_file
 
@@ -30,6 +30,10 @@ __all__ = ["ChromaStore"]
 FOLDER = "chroma"
 WRITTEN = "written"
 COLLECTION = "rows"
+#: In what SQLite says when it cannot write.
+FULL = ("disk is full", "disk I/O error", "No space left")
+#: What stands for the time of the last write after one that failed: it is never equal to one.
+FAILED = (-1, -1)
 #: Rows read at once where all rows are looked at.
 PAGE = 5000
 #: Width of the graph's search and links. At 30,000 x 384 in 1,000 clusters these find all of the exact top
@@ -47,8 +51,8 @@ class ChromaStore(BackedStore):
     extra: ClassVar[str] = "chroma"
     options: ClassVar[Mapping[str, str]] = dict.fromkeys(HNSW, "a whole number from 2")
 
-    _client: Any
-    _rows: Any
+    _client: Any = None
+    _rows: Any = None
     _seen: tuple[int, int] | None
 
     @classmethod
@@ -77,6 +81,11 @@ class ChromaStore(BackedStore):
             self._open_client()
             self._rows = self._client.get_collection(COLLECTION, embedding_function=None)
         except Exception as error:  # whatever the database calls it
+            self._disconnect()
+            if any(words in str(error) for words in FULL):  # it writes even when it is only opened
+                raise StoreError(
+                    f"{self.path} cannot be opened: {first_line(error)}; make room, nothing is lost"
+                ) from error
             raise StoreError(f"{self.path} is damaged: {error}; rebuild the store") from error
 
     def _open_client(self) -> None:
@@ -85,10 +94,16 @@ class ChromaStore(BackedStore):
 
         settings = Settings(anonymized_telemetry=False)
         self._seen = self._written()
-        self._client = chromadb.PersistentClient(path=str(self.path / FOLDER), settings=settings)
+        path = str(self.path / FOLDER)
+        try:
+            self._client = chromadb.PersistentClient(path=path, settings=settings)
+        except BaseException:
+            _forget(path)
+            raise
 
     def _disconnect(self) -> None:
-        self._client.close()
+        if self._client is not None:
+            self._client.close()
         self._client = self._rows = None
 
     def _written(self) -> tuple[int, int] | None:
@@ -103,9 +118,18 @@ class ChromaStore(BackedStore):
         self._seen = self._written()
 
     def _refresh(self) -> None:
-        if self._written() != self._seen:
+        if self._client is None or self._written() != self._seen:
             self._disconnect()
             self._connect()
+
+    def _changed(self, what: str, call: Callable[..., Any], **given: Any) -> None:
+        try:
+            self._guarded(what, call, **given)
+        except StoreError:
+            # a write that the disk refused keeps its lock, for which the next one would wait for ever
+            self._seen = FAILED
+            raise
+        self._note_write()
 
     def _count(self) -> int:
         self._refresh()
@@ -121,8 +145,7 @@ class ChromaStore(BackedStore):
             fields = [
                 _fields(text, gone.get(doc_id) or {}) for doc_id, text in zip(ids[part], metadata[part])
             ]
-            self._guarded("write", self._rows.upsert, ids=ids[part], embeddings=rows[part], metadatas=fields)
-            self._note_write()
+            self._changed("write", self._rows.upsert, ids=ids[part], embeddings=rows[part], metadatas=fields)
 
     def _remove(self, ids: list[str]) -> int:
         self._refresh()
@@ -131,10 +154,32 @@ class ChromaStore(BackedStore):
         for start in range(0, len(ids), size):
             known = self._guarded("read", self._rows.get, ids=ids[start : start + size], include=[])
             if known["ids"]:  # Chroma counts unknown ids as deleted
-                self._guarded("delete", self._rows.delete, ids=known["ids"])
-                self._note_write()
+                self._changed("delete", self._rows.delete, ids=known["ids"])
             removed += len(known["ids"])
         return removed
+
+    def _vectors(self, ids: list[str]) -> tuple[list[str], Vectors]:
+        self._refresh()
+        found: list[str] = []
+        rows = []
+        size = self._client.get_max_batch_size()
+        for start in range(0, len(ids), size):
+            page = self._guarded(
+                "read", self._rows.get, ids=ids[start : start + size], include=["embeddings"]
+            )
+            found += page["ids"]
+            rows.append(page["embeddings"])
+        return found, stacked(rows, self._identity.dim)
+
+    def _stored(self, ids: list[str]) -> set[str]:
+        self._refresh()
+        found: set[str] = set()
+        size = self._client.get_max_batch_size()
+        for start in range(0, len(ids), size):
+            found.update(
+                self._guarded("read", self._rows.get, ids=ids[start : start + size], include=[])["ids"]
+            )
+        return found
 
     def _nearest(self, unit: Vectors, wanted: int, where: Node | None) -> Found:
         count = self._count()
@@ -199,6 +244,14 @@ class ChromaStore(BackedStore):
         from chromadb.errors import ChromaError
 
         return (ChromaError, *super()._failures())
+
+
+def _forget(path: str) -> None:
+    """Chroma 1.5 keeps what could not be started, and would give it to whoever opens ``path`` next."""
+    from chromadb.api.shared_system_client import SharedSystemClient
+
+    if path not in getattr(SharedSystemClient, "_identifier_to_refcount", {path: 1}):
+        SharedSystemClient._identifier_to_system.pop(path, None)
 
 
 def _fields(text: str, old: Mapping[str, Any]) -> dict[str, Any]:

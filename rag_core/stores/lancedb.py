@@ -9,6 +9,7 @@ index takes them in.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -94,6 +95,12 @@ class LanceStore(BackedStore):
             )
         return {"index": index}
 
+    @classmethod
+    def _require(cls) -> Any:
+        # else it warns of every table that is new; it reads this when it is imported
+        os.environ.setdefault("LANCEDB_LOG", "error")
+        return super()._require()
+
     def _create(self) -> None:
         self._open_database()
         self._table = self._database.create_table(TABLE, schema=_schema(self._identity.dim), mode="overwrite")
@@ -150,6 +157,27 @@ class LanceStore(BackedStore):
             named = ", ".join(map(quoted, ids[start : start + IDS_AT_ONCE]))
             removed += self._guarded("delete", self._table.delete, f"id IN ({named})").num_deleted_rows
         return removed
+
+    def _vectors(self, ids: list[str]) -> tuple[list[str], Vectors]:
+        found: list[str] = []
+        rows: list[Any] = []
+        for start in range(0, len(ids), IDS_AT_ONCE):
+            part = ids[start : start + IDS_AT_ONCE]
+            named = ", ".join(map(quoted, part))
+            query = self._table.search().where(f"id IN ({named})").select(["id", "vector"]).limit(len(part))
+            page = self._guarded("read", query.to_arrow)
+            found += page["id"].to_pylist()
+            rows += [chunk.flatten().to_numpy() for chunk in page["vector"].chunks]
+        return found, stacked(rows, self._identity.dim)
+
+    def _stored(self, ids: list[str]) -> set[str]:
+        found: set[str] = set()
+        for start in range(0, len(ids), IDS_AT_ONCE):
+            part = ids[start : start + IDS_AT_ONCE]
+            query = self._table.search().where(f"id IN ({', '.join(map(quoted, part))})")
+            rows = self._guarded("read", query.select(["id"]).limit(len(part)).to_arrow)
+            found.update(rows["id"].to_pylist())
+        return found
 
     def _nearest(self, unit: Vectors, wanted: int, where: Node | None) -> Found:
         query = self._table.search(unit, vector_column_name="vector").distance_type("cosine").limit(wanted)

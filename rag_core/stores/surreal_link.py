@@ -7,29 +7,41 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from rag_core.errors import InvalidArgumentError, StoreError
 from rag_core.secrets import redact
+from rag_core.stores.room import Room
 
 __all__ = ["PASSWORD", "URL", "USER", "Link", "checked_url", "open_folder", "open_server"]
 
 URL, USER, PASSWORD = "RAG_SURREAL_URL", "RAG_SURREAL_USER", "RAG_SURREAL_PASSWORD"
 LOCK = "lock"
+#: In what the embedded engine says when it could not finish a record of its log.
+UNFINISHED = ("IO error", "Log error")
+Failures = tuple[type[Exception], ...]
 
 
 class Link:
-    """Sends one statement at a time; safe to share between threads."""
+    """Sends one statement at a time; safe to share between threads.
 
-    def __init__(
-        self, where: str, session: Any, failures: tuple[type[Exception], ...], held: ExitStack
-    ) -> None:
-        self._where, self._session, self._failures = where, session, failures
+    A connection that has been lost, or whose engine could not write, is made anew before the next statement:
+    a server may have been started again, and an engine that goes on behind a record it could not finish would
+    write where it never reads again.
+    """
+
+    def __init__(self, where: str, connect: Callable[[], Any], failures: Failures, held: ExitStack) -> None:
+        """``connect`` gives a session that is signed in; ``held`` is taken over and released in the end."""
+        self._where, self._connect, self._failures = where, connect, failures
+        self._sessions = [connect()]
+        held = held.pop_all()
+        held.callback(_close_all, self._sessions, failures)
         self._close = weakref.finalize(self, held.close)  # also of a store that is dropped unclosed
         self._turn = threading.Lock()
+        self._is_broken = False
 
     def query(self, statement: str, parameters: Mapping[str, Any] | None = None) -> Any:
         """The answer to one statement; the driver drops those of later ones.
@@ -38,14 +50,26 @@ class Link:
             StoreError: the database refused it or cannot be reached.
         """
         with self._turn:
-            return _guarded(
-                self._where, self._failures, lambda: self._session.query(statement, dict(parameters or {}))
-            )
+            if not self._sessions:
+                raise StoreError(f"{self._where}: the connection is closed")
+            if self._is_broken or _is_closed(self._sessions[0]):
+                self._renew()
+            try:
+                return self._sessions[0].query(statement, dict(parameters or {}))
+            except self._failures as error:
+                self._is_broken = any(word in str(error) for word in UNFINISHED)
+                raise _told(self._where, error) from None
 
     def close(self) -> None:
         """Release the files or the socket."""
         with self._turn:
             self._close()
+
+    def _renew(self) -> None:
+        _quietly(self._sessions[0].close, self._failures)
+        self._is_broken = True  # until this has gone well
+        self._sessions[0] = self._connect()
+        self._is_broken = False
 
 
 def open_folder(package: Any, folder: Path) -> Link:
@@ -68,7 +92,11 @@ def open_folder(package: Any, folder: Path) -> Link:
                 f"{folder.parent} is open elsewhere, and the embedded engine serves one opener at a time; "
                 f"close it there, or use a server for several ({URL}=ws://host:8000)"
             ) from error
-        return _connect(package, f"surrealkv://{folder.resolve()}", str(folder.parent), held, ("rag", "rag"))
+        room = Room(folder.parent)
+        url = f"surrealkv://{folder.resolve()}"
+        return _link(
+            package, url, str(folder.parent), held, ("rag", "rag"), around=lambda: room.opening(folder)
+        )
 
 
 def open_server(
@@ -85,7 +113,7 @@ def open_server(
         credentials = {"username": values[USER], "password": values.get(PASSWORD, "")}
     with ExitStack() as held:
         where = f"{url} ({namespace}/{database})"
-        return _connect(package, checked_url(url), where, held, (namespace, database), credentials)
+        return _link(package, checked_url(url), where, held, (namespace, database), credentials)
 
 
 def checked_url(url: str) -> str:
@@ -104,13 +132,14 @@ def checked_url(url: str) -> str:
     return url
 
 
-def _connect(
+def _link(
     package: Any,
     url: str,
     where: str,
     held: ExitStack,
     names: tuple[str, str],
     credentials: Mapping[str, str] | None = None,
+    around: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Link:
     from surrealdb.errors import SurrealError
     from websockets.exceptions import WebSocketException
@@ -118,31 +147,50 @@ def _connect(
     failures = (SurrealError, WebSocketException, RuntimeError, ValueError, OSError)
     secret = (credentials or {}).get("password", "")
 
-    def connected() -> Any:
-        session = package.Surreal(url)
-        held.callback(_quietly, session.close, failures)
-        if credentials is not None:
-            session.signin(dict(credentials))
-        session.use(*names)
+    def connect() -> Any:
+        session: Any = None
+        try:
+            with around():
+                session = package.Surreal(url)
+                if credentials is not None:
+                    session.signin(dict(credentials))
+                session.use(*names)
+        except failures as error:
+            if session is not None:
+                _quietly(session.close, failures)
+            raise _told(where, error, secret) from None
         return session
 
-    session = _guarded(where, failures, connected, secret)
-    return Link(where, session, failures, held.pop_all())
+    return Link(where, connect, failures, held)
 
 
-def _guarded(
-    where: str, failures: tuple[type[Exception], ...], call: Callable[[], Any], secret: str = ""
-) -> Any:
-    try:
-        return call()
-    except failures as error:
-        text = redact(" ".join(str(error).split()))
-        if secret:
-            text = text.replace(secret, "***")
-        raise StoreError(f"{where}: SurrealDB answers {text[:500] or type(error).__name__!r}") from None
+def _is_closed(session: Any) -> bool:
+    """Whether the socket of a server has been closed; the embedded engine has none."""
+    socket = getattr(session, "socket", None)
+    return socket is not None and socket.state.name != "OPEN"
 
 
-def _quietly(call: Callable[[], Any], failures: tuple[type[Exception], ...]) -> None:
+def _told(where: str, error: Exception, secret: str = "") -> StoreError:
+    from websockets.exceptions import WebSocketException
+
+    text = redact(" ".join(str(error).split()))
+    if secret:
+        text = text.replace(secret, "***")
+    text = text[:500] or type(error).__name__
+    if "://" in where and isinstance(error, (WebSocketException, OSError)):  # no answer, or none any more
+        return StoreError(
+            f"{where}: SurrealDB cannot be reached, or has hung up: {text}; see that the server runs, or say "
+            f"where it is now with {URL}=ws://host:port, and run the same again"
+        )
+    return StoreError(f"{where}: SurrealDB answers {text}")
+
+
+def _close_all(sessions: list[Any], failures: Failures) -> None:
+    while sessions:
+        _quietly(sessions.pop().close, failures)
+
+
+def _quietly(call: Callable[[], Any], failures: Failures) -> None:
     """A socket that the server has closed already cannot be closed again; that is no error."""
     try:
         call()

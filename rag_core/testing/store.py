@@ -182,6 +182,33 @@ class VectorStoreConformance:
         assert store.search(vectors[1], 1).doc_ids == ("d1",)
         store.close()
 
+    def test_stored_rows_are_given_back(self, tmp_path: Path) -> None:
+        """Of stores that have ``vectors_of``: in the order asked for; an unknown id is refused."""
+        store, ids, vectors = self.filled(tmp_path / "s")
+        vectors_of = getattr(store, "vectors_of", None)
+        if vectors_of is not None:
+            assert vectors_of([]).shape == (0, 16)
+            wanted = [17, 3, 39, 3]
+            found = vectors_of([ids[i] for i in wanted])
+            assert found.dtype == np.float32
+            assert np.allclose(found, vectors[wanted], rtol=0, atol=1e-6)
+            raised(KeyError, lambda: vectors_of([ids[0], "unknown"]), "an unknown id")
+            store.delete([ids[3]])
+            raised(KeyError, lambda: vectors_of([ids[3]]), "an id that was deleted")
+        store.close()
+
+    def test_many_queries_answer_as_one_by_one(self, tmp_path: Path) -> None:
+        """Of stores that have ``search_many``; a blank query among them, with and without a filter."""
+        store, _, _ = self.filled(tmp_path / "s", metadata=[{"even": i % 2 == 0} for i in range(40)])
+        search_many = getattr(store, "search_many", None)
+        if search_many is not None:
+            queries = self.vectors(5, 16, seed=9)
+            queries[2] = 0
+            for where in (None, {"even": True}):
+                wanted = [store.search(query, 7, where) for query in queries]
+                assert list(search_many(queries, 7, where)) == wanted
+        store.close()
+
     def test_reopening_changes_nothing(self, tmp_path: Path) -> None:
         """Rows, metadata and identity survive."""
         store, _, vectors = self.filled(tmp_path / "s", metadata=[{"even": i % 2 == 0} for i in range(40)])

@@ -37,6 +37,7 @@ def test_the_sections_in_order(document: ResultDocument) -> None:
         "## Cold start and throughput",
         "## Warm latency of a query",
         "## Median latency by stage, ms",
+        "## p95 latency by stage, ms",
         "## Not measured",
         "## Warnings",
         "## Counts",
@@ -94,6 +95,13 @@ def test_cold_start_stands_apart_from_warm_latency(document: ResultDocument) -> 
     stages = section(text, "Median latency by stage, ms")
     assert stages[0] == "| system | embed | vector | bm25 | fusion |"
     assert stages[2].startswith("| bm25 | – | – | 0.207 | – |")
+    slow = section(text, "p95 latency by stage, ms")
+    assert slow[0] == stages[0]
+    assert slow[2].startswith("| bm25 | – | – | 0.2")
+    for cell in document.cells:
+        for stage in cell.stages.values():
+            stage.samples_s = stage.samples_s[:19]
+    assert "## p95 latency by stage" not in render(document)
 
 
 def test_what_was_not_measured_has_a_reason(document: ResultDocument) -> None:

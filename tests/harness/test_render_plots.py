@@ -180,7 +180,7 @@ def test_a_display_backend_and_no_display_do_not_matter(document: ResultDocument
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["8", "False"]
+    assert done.stdout.split() == ["9", "False"]
     here = tmp_path / "here"
     here.mkdir()
     write(document, here)

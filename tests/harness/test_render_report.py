@@ -23,6 +23,7 @@ def test_every_format_is_written(document: ResultDocument, tmp_path: Path) -> No
         "quality.svg",
         "quality_latency.png",
         "quality_latency.svg",
+        "report.html",
         "report.md",
     ]
     assert written.notes == []
@@ -39,7 +40,7 @@ def test_without_matplotlib_one_note_and_everything_else(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.delitem(sys.modules, "matplotlib.figure", raising=False)
     written = write_report(document, tmp_path)
-    assert [path.name for path in written] == ["report.md", "cells.csv"]
+    assert [path.name for path in written] == ["report.md", "cells.csv", "report.html"]
     (note,) = written.notes
     assert note.startswith("plots skipped: ")
     assert "pip install 'rag-core-bench[plots]'" in note
@@ -58,8 +59,8 @@ def test_rendering_needs_neither_runner_nor_provider_nor_matplotlib() -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import harness.render.markdown, harness.render.plots, harness.render.diff, harness.render.csvfile\n"
-        "import harness.compare, harness.gates, harness.tables\n"
-        "bad = ('harness.runner', 'harness.measure', 'providers', 'matplotlib', 'rich')\n"
+        "import harness.compare, harness.gates, harness.tables, harness.render.html\n"
+        "bad = ('harness.runner', 'harness.measure', 'harness.datasets', 'providers', 'matplotlib', 'rich')\n"
         "print([name for name in bad if name in sys.modules])\n"
     )
     done = subprocess.run(

@@ -77,6 +77,9 @@ def test_top_level_names_and_data_files(wheel: Path) -> None:
         "harness/fixtures/mini/corpus.jsonl",
         "harness/fixtures/mini/qrels/test.tsv",
         "harness/result.schema.json",
+        "harness/render/assets/page.html",
+        "harness/render/assets/report.css",
+        "harness/render/assets/queries.js",
         "providers/data/bert_uncased_vocab.txt",
         "providers/data/NOTICE",
         "rag_core/data/prices.json",
@@ -93,6 +96,7 @@ def test_a_run_in_an_empty_folder_finds_the_mini_set(installed: Path, tmp_path: 
     assert document.name == "mini"
     assert {cell.status for cell in document.cells} == {"ok"}
     assert (tmp_path / "here" / "report.md").exists()
+    assert "<title>mini" in (tmp_path / "here" / "report.html").read_text()
 
 
 def test_the_packages_come_from_the_wheel(installed: Path, tmp_path: Path) -> None:

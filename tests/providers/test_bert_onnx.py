@@ -22,6 +22,7 @@ from providers._bert_onnx import (
     source_of,
 )
 from providers._bert_weights import read_bert
+from providers._onnx_write import sealed
 from rag_core.registry import Spec
 
 SPEC = Spec("tiny", "tiny", "cpu", 32, "x:y")
@@ -158,7 +159,7 @@ def test_a_file_is_made_once_and_named_by_its_source(tmp_path: Path, monkeypatch
     assert once("a", "d1", lambda: made.append(2) or b"two") == path
     assert made == [1]
     assert isinstance(path, Path)
-    assert path.read_bytes() == b"one"
+    assert path.read_bytes() == sealed(b"one")
     assert once("a", "d2", lambda: b"") != path
     assert once("a", "d1", lambda: b"", version=99) != path
 
@@ -169,7 +170,7 @@ def test_without_a_cache_folder_a_warning(
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("RAG_CACHE_DIR", str(tmp_path / "file" / "below"))
     with caplog.at_level(logging.WARNING, "rag_core"):
-        assert once("a", "d", lambda: b"content") == b"content"
+        assert once("a", "d", lambda: b"content") == sealed(b"content")
     assert "set RAG_CACHE_DIR" in caplog.text
 
 

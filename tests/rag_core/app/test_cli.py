@@ -174,12 +174,18 @@ def test_a_service_that_cannot_be_asked_leaves_the_words(rag: Any, built: Path, 
         (["ingest", ".", "--index", "i", "--provider", "fakee"], "did you mean 'fake'"),
         (["ingest", ".", "--index", "i", "--provider", "cohere"], "COHERE_API_KEY is not set"),
         (["ingest", ".", "--index", "i", "--provider", "fake", "--store", "flatt"], "did you mean 'flat'"),
-        (["ingest", ".", "--index", "i", "--provider", "fake", "--chunk-tokens", "0"], "accepted"),
+        (["ingest", ".", "--index", "i", "--provider", "fake", "--chunk-tokens", "0"], "chunk_tokens is 0"),
+        (
+            ["ingest", "empty", "--index", "i", "--provider", "fake"],
+            "empty holds nothing that is read; accepted",
+        ),
+        (["ingest", "a.png", "--index", "i", "--provider", "fake"], "a.png holds nothing that is read"),
         (["search", "x", "--index", "i"], "i holds no index; make one: rag ingest FOLDER --index i"),
-        (["stats", "--index", "i"], "holds no index"),
+        (["stats", "--index", "i"], "holds no index; make one: rag ingest FOLDER --index i"),
         (["rebuild", "--index", "i", "--provider", "fake"], "holds no index"),
         (["search", " ", "--index", "i"], "the query is blank"),
         (["search", "x", "--index", "i", "--where", "lang"], "--where is 'lang'; accepted: field=value"),
+        (["providers", "--format", "html"], "--format is 'html'; accepted: text, md, widths, prices"),
         (["search", "x"], "Missing option '--index'"),
         (["serve-mcp", "--index", "i", "--config", "none.toml"], "rag: "),
     ],
@@ -187,9 +193,14 @@ def test_a_service_that_cannot_be_asked_leaves_the_words(rag: Any, built: Path, 
 def test_bad_input_is_one_line_and_status_2(
     rag: Any, tmp_path: Path, arguments: list[str], said: str
 ) -> None:
+    (tmp_path / "empty" / "deep").mkdir(parents=True)
+    (tmp_path / "empty" / "notes.docx").write_text("x")
+    (tmp_path / "a.png").write_text("x")
+    (tmp_path / "a.txt").write_text("something that is read")
     done = rag(*arguments)
     assert done.returncode == 2
     assert said in done.stderr
+    assert not (tmp_path / "i").exists()
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
     if "Usage" not in done.stderr:
@@ -229,3 +240,40 @@ def test_an_interrupted_ingest_says_what_is_kept_and_goes_on(
     done = rag("ingest", folder, "--index", index)
     assert done.returncode == 0, done.stderr
     assert json.loads(rag("stats", "--index", index, "--json").stdout)["documents"] == 20
+
+
+def test_an_unreadable_file_is_named_and_the_rest_is_indexed(
+    rag: Any, tmp_path: Path, documents: Path
+) -> None:
+    (documents / "gone.md").symlink_to(tmp_path / "nowhere")
+    (documents / "broken.jsonl").write_text('{"_id": "a", "text": "a good line"}\n{"_id": \n')
+    done = rag("ingest", documents, "--index", tmp_path / "i", "--provider", "fake")
+    assert done.returncode == 0, done.stderr
+    assert "gone.md: is not a regular file, or a link to nothing" in done.stdout
+    assert "broken.jsonl line 2" in done.stdout
+    found = json.loads(rag("search", "a good line", "--index", tmp_path / "i", "--json").stdout)
+    assert found["hits"][0]["id"].startswith("broken.jsonl:a#")
+
+
+def test_an_index_that_lost_vectors_names_the_command_that_makes_them_again(
+    rag: Any, tmp_path: Path, documents: Path
+) -> None:
+    """O34."""
+    from rag_core.index import Index
+
+    folder = tmp_path / "i"
+    assert rag("ingest", documents, "--index", folder, "--provider", "fake").returncode == 0
+    index = Index.open(folder)
+    before, lost = index.digest(), next(iter(index.documents))
+    index.store.store.delete([index.store.key_of(lost)])
+    index.close()
+    for command in (["search", "ferry"], ["stats"], ["ingest", documents]):
+        done = rag(*command, "--index", folder)
+        assert done.returncode == 2
+        assert f"has lost 1 of {len(index)} rows" in done.stderr
+        assert f"rag rebuild --index {folder}" in done.stderr
+    assert rag("rebuild", "--index", folder).returncode == 0
+    assert rag("search", "ferry", "--index", folder).returncode == 0
+    with_all = Index.open(folder)
+    assert with_all.digest() == before
+    with_all.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,8 @@ def converse(
 
     async def call() -> list[Any]:
         with anyio.fail_after(120):
-            async with mcp.Client(mcp.stdio_client(server)) as client:
+            # its default is what standard error was when it was imported: perhaps another test's
+            async with mcp.Client(mcp.stdio_client(server, errlog=sys.__stderr__)) as client:
                 tools = [tool.name for tool in (await client.list_tools()).tools]
                 return [tools, *[await client.call_tool("semantic_search", each) for each in asked]]
 

@@ -56,6 +56,13 @@ class DictionaryStore(BackedStore):
         self._save()
         return len(gone)
 
+    def _vectors(self, ids: list[str]) -> tuple[list[str], Vectors]:
+        found = sorted(set(ids) & set(self._rows))
+        return found, stacked([self._rows[doc_id][0] for doc_id in found], self._identity.dim)
+
+    def _stored(self, ids: list[str]) -> set[str]:
+        return self._rows.keys() & ids
+
     def _nearest(self, unit: Vectors, wanted: int, where: Node | None) -> Found:
         self.asked.append(wanted)
         matches = tree_test(where) if where is not None else lambda metadata: True

@@ -17,6 +17,7 @@ from rag_core.errors import IdentityMismatchError, InvalidArgumentError, StoreEr
 from rag_core.fingerprint import Fingerprint
 from rag_core.stores import create_store, open_store
 from rag_core.stores.flat import MANIFEST, FlatStore
+from rag_core.stores.flatrows import Change, FlatRows
 from rag_core.types import Ranking
 
 
@@ -145,7 +146,7 @@ def test_create_refuses_an_existing_store(store: FlatStore) -> None:
 
 def test_reopened_on_a_mapped_file(store: FlatStore) -> None:
     again = FlatStore.open(store.path, identity())
-    assert isinstance(again._vectors, np.memmap)
+    assert isinstance(again._vectors.base, np.memmap)
     assert again.ids == ("a", "b", "c")
     assert str(again.path) in repr(again)
 
@@ -174,7 +175,8 @@ def test_a_missing_or_cut_file_is_reported(store: FlatStore, name: str) -> None:
 
 def test_rows_and_vectors_that_disagree_are_damage(store: FlatStore) -> None:
     manifest = json.loads((store.path / MANIFEST).read_text())
-    (store.path / manifest["files"]["rows"]).write_text('{"ids": ["a"], "metadata": [{}]}')
+    with (store.path / manifest["files"]["rows"]).open("wb") as stream:
+        FlatRows.of([], []).write(stream, Change(added=[0]), ["a"], ["{}"])
     with pytest.raises(StoreError, match="1 ids and vectors of shape"):
         FlatStore.open(store.path)
 
@@ -232,10 +234,11 @@ from pathlib import Path
 from rag_core.fingerprint import Fingerprint
 from rag_core.stores.flat import FlatStore
 store = FlatStore.open(Path(sys.argv[1]))
-print("ready", flush=True)
 for n in range(10_000):
     rows = np.eye(8, dtype=np.float32)
     store.upsert([f"{n}-{i}" for i in range(8)], rows)
+    if n == 0:
+        print("ready", flush=True)  # on a busy machine no write may end before the kill
 """
 
 

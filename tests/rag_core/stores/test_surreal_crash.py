@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rag_core.fingerprint import Fingerprint
@@ -57,3 +58,39 @@ def test_kills_leave_whole_calls(tmp_path: Path) -> None:
         store.close()
         done = state
     assert inside >= KILLS // 2, "too few kills fell within a call to show anything"
+
+
+TORN = """
+import resource, sys, pathlib, numpy as np
+from rag_core.errors import StoreError
+from rag_core.stores import open_store
+store = open_store("surrealdb", pathlib.Path(sys.argv[1]))
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+try:
+    store.query("INSERT INTO other $rows RETURN NONE", rows=[{"t": "x" * 5_000, "n": n} for n in range(60)])
+except StoreError as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+store.upsert([f"late{i}" for i in range(50)], np.eye(50, 16, dtype=np.float32) + 1)
+print("written", store.count())
+store.close()
+"""
+
+
+def test_o34_what_is_written_after_a_torn_record_is_kept(tmp_path: Path) -> None:
+    """O34: the engine itself would go on behind the record that did not fit, and cut all of it off later."""
+    identity = Fingerprint("fake", "m", "1", DIM, "fp32", "mean")
+    store = create_store("surrealdb", tmp_path / "s", identity)
+    store.upsert([f"early{i}" for i in range(50)], np.eye(50, DIM, dtype=np.float32) + 1)
+    store.close()
+    done = subprocess.run(
+        [sys.executable, "-c", TORN, str(tmp_path / "s")], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "File too large" in done.stdout
+    assert "written 100" in done.stdout
+    store = open_store("surrealdb", tmp_path / "s", identity)
+    assert store.count() == 100
+    assert store.missing([f"{when}{i}" for when in ("early", "late") for i in range(50)]) == []  # type: ignore[attr-defined]
+    store.close()

@@ -73,7 +73,8 @@ def test_looking_at_the_table_imports_no_database() -> None:
     ("name", "error", "words"),
     [
         ("lancedbb", UnknownNameError, "lancedb"),
-        ("flat?index=hnsw", InvalidArgumentError, "takes no options; got index"),
+        ("flat?index=hnsw", InvalidArgumentError, "no option 'index'; accepted: scan"),
+        ("flat?scan=fp8", InvalidArgumentError, "scan is 'fp8'; accepted: exact, int8"),
         ("flat@cpu", InvalidArgumentError, "accepted: name"),
         ("lancedb?index=hnsw", InvalidArgumentError, "auto, flat, hnsw_sq, ivf_pq"),
         ("lancedb?size=1", InvalidArgumentError, "no option 'size'; accepted: index"),

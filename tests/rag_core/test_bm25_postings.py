@@ -1,0 +1,165 @@
+"""Both scorers against sums by hand: bit for bit, ties, filters, and whatever is skipped on the way."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from rag_core import bm25_kernel, bm25_postings
+from rag_core.bm25_kernel import HELPERS, best_documents, first_from, keep, sink
+from rag_core.bm25_numba import NumbaScorer
+from rag_core.bm25_postings import NumpyScorer, Postings, Scorer, largest_impacts
+
+Mask = NDArray[np.bool_] | None
+
+
+def made(lists: list[dict[int, float]], n_rows: int) -> Postings:
+    """Term -> {row: impact}."""
+    starts = np.cumsum([0, *map(len, lists)]).astype(np.int64)
+    pairs = [pair for one in lists for pair in sorted(one.items())]
+    rows, impacts = (np.array([p[at] for p in pairs], kind) for at, kind in ((0, np.int32), (1, np.float32)))
+    arrays = {"starts": starts, "rows": rows, "impacts": impacts}
+    return Postings(arrays | {"maxima": largest_impacts(starts, impacts)}, n_rows)
+
+
+def by_hand(
+    postings: Postings, found: list[tuple[int, int]], k: int, allowed: Mask
+) -> tuple[list[int], list[float]]:
+    sums: dict[int, Fraction] = {}
+    for term, count in found:
+        low, high = postings.starts[term], postings.starts[term + 1]
+        for row, impact in zip(postings.rows[low:high].tolist(), postings.impacts[low:high].tolist()):
+            if allowed is None or allowed[row]:
+                sums[row] = sums.get(row, Fraction(0)) + Fraction(impact) * count
+    best = sorted(sums, key=lambda row: (-sums[row], row))[:k]
+    return best, [float(sums[row]) for row in best]
+
+
+def plain_kernel(postings: Postings) -> Scorer:
+    return NumbaScorer(postings, best_documents)
+
+
+SCORERS = pytest.mark.parametrize("scorer", [NumpyScorer, plain_kernel])
+Make = Callable[[Postings], Scorer]
+# few values, so that many scores are equal, and some far apart, so that much is skipped
+IMPACTS = st.sampled_from([0.25, 0.5, 0.75, 1.0, 1.1, 6.3, 20.0])
+N_ROWS = 40
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Postings, list[tuple[int, int]], int, Mask]:
+    lists = draw(
+        st.lists(st.dictionaries(st.integers(0, N_ROWS - 1), IMPACTS, min_size=1), min_size=1, max_size=6)
+    )
+    terms = draw(st.sets(st.integers(0, len(lists) - 1)))
+    found = [(term, draw(st.integers(1, 3))) for term in sorted(terms)]
+    rows = st.lists(st.booleans(), min_size=N_ROWS, max_size=N_ROWS)
+    allowed = draw(st.none() | rows.map(lambda given: np.array(given, bool)))
+    return made(lists, N_ROWS), found, draw(st.integers(1, 12)), allowed
+
+
+@SCORERS
+@given(
+    case=cases(), skip=st.sampled_from([0, 5, 4096]), window=st.sampled_from([1, 7, 16, 999]), data=st.data()
+)
+@settings(max_examples=200, deadline=None)
+def test_the_best_are_those_of_sums_by_hand(
+    scorer: Make,
+    case: tuple[Postings, list[tuple[int, int]], int, Mask],
+    skip: int,
+    window: int,
+    data: st.DataObject,
+) -> None:
+    postings, found, k, allowed = case
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bm25_postings, "SKIP", skip)
+        patch.setattr(bm25_kernel, "WINDOW", window)
+        patch.setattr(bm25_kernel, "LOOK_UP", data.draw(st.sampled_from([0, 1, 1000])))
+        engine = scorer(postings)
+        for _ in range(2):  # what the first query left behind
+            rows, scores = engine.best(found, k, allowed)
+            assert (rows.tolist(), scores.tolist()) == by_hand(postings, found, k, allowed)
+
+
+def zipf(rng: np.random.Generator, n_rows: int, sizes: tuple[int, ...]) -> Postings:
+    """Lists of the given sizes, impacts as of BM25: the rarer, the larger."""
+    lists = []
+    for size in sizes:
+        rows = rng.choice(n_rows, size, replace=False)
+        impacts = np.log1p(n_rows / size) * rng.choice([0.3, 0.4, 0.45, 0.5, 0.7], size)
+        lists.append(dict(zip(rows.tolist(), impacts.tolist())))
+    return made(lists, n_rows)
+
+
+@SCORERS
+@pytest.mark.parametrize("sizes", [(30, 4000, 9000), (2, 3, 9000), (60, 60, 4000, 10_000, 10_000)])
+def test_longer_lists(scorer: Make, sizes: tuple[int, ...]) -> None:
+    postings = zipf(np.random.default_rng(1), 10_000, sizes)
+    found = [(term, 1) for term in range(len(sizes))]
+    for k in (1, 10, 300):
+        rows, scores = scorer(postings).best(found, k, None)
+        assert (rows.tolist(), scores.tolist()) == by_hand(postings, found, k, None)
+
+
+def test_numpy_does_not_read_what_can_win_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    postings = zipf(np.random.default_rng(2), 20_000, (100, 10_000, 15_000))
+    scorer, added = NumpyScorer(postings), []
+    real = scorer._add
+
+    def add(terms: list[bm25_postings.Term], allowed: Mask, sums: NDArray[np.float64]) -> object:
+        added.extend(stop - start for _, start, stop, _ in terms)
+        return real(terms, allowed, sums)
+
+    monkeypatch.setattr(scorer, "_add", add)
+    scorer.best([(0, 1), (1, 1), (2, 1)], 10, None)
+    assert added == [100]
+
+
+@SCORERS
+def test_all_scores_equal_at_the_cut(scorer: Make) -> None:
+    everywhere = dict.fromkeys(range(3000), 0.5)
+    rows, scores = scorer(made([everywhere, everywhere], 3000)).best([(0, 1), (1, 2)], 5, None)
+    assert (rows.tolist(), scores.tolist()) == ([0, 1, 2, 3, 4], [1.5] * 5)
+
+
+@SCORERS
+def test_nothing_asked_or_allowed(scorer: Make) -> None:
+    engine = scorer(made([{0: 1.0, 2: 2.0}, {2: 1.0}], 3))
+    assert [part.size for part in engine.best([], 5, None)] == [0, 0]
+    assert [part.size for part in engine.best([(0, 1), (1, 1)], 5, np.zeros(3, bool))] == [0, 0]
+
+
+def test_the_numpy_scorer_is_copied_with_its_postings() -> None:
+    scorer = NumpyScorer(made([{0: 1.0, 2: 2.0}], 3))
+    copy = pickle.loads(pickle.dumps(scorer))
+    assert copy.best([(0, 1)], 5, None)[0].tolist() == [2, 0]
+
+
+def test_largest_impacts_of_terms_without_any() -> None:
+    starts, impacts = np.array([0, 0, 2, 2, 3, 3]), np.array([1, 5, 2], np.float32)
+    assert largest_impacts(starts, impacts).tolist() == [0, 5, 0, 2, 0]
+    assert largest_impacts(np.zeros(1, np.int64), impacts[:0]).tolist() == []
+
+
+@given(st.lists(st.integers(0, 30), max_size=20, unique=True).map(sorted), st.integers(0, 31), st.data())
+def test_first_from(rows: list[int], wanted: int, data: st.DataObject) -> None:
+    low = data.draw(st.integers(0, len(rows)))
+    expected = next((at for at in range(low, len(rows)) if rows[at] >= wanted), len(rows))
+    assert first_from(np.array(rows, np.int32), low, len(rows), wanted) == expected
+
+
+def test_the_helpers_that_numba_must_know() -> None:
+    """A function that the kernel calls and the table lacks would not compile."""
+    functions = {
+        value
+        for value in vars(bm25_kernel).values()
+        if getattr(value, "__module__", "") == bm25_kernel.__name__
+    }
+    assert functions == {*HELPERS, best_documents} == {first_from, keep, sink, best_documents}
