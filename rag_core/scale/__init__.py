@@ -3,7 +3,6 @@
 ::
 
     shards.py      Parquet files of texts, and of the vectors made from them
-    seen.py        which keys have come by, in memory that does not grow with them
     work.py        what one worker does with one shard
     engine.py      where workers come from: the protocol, and this process
     ray_engine.py  actors of a Ray cluster

@@ -19,8 +19,8 @@ from rag_core.index_view import Version
 from rag_core.progress import Progress
 from rag_core.protocols import EmbedProvider
 from rag_core.scale.engine import EmbedEngine, EmbedJob, shard_path
-from rag_core.scale.seen import SeenKeys
 from rag_core.scale.shards import write_shard
+from rag_core.seen import SeenKeys
 from rag_core.types import Document
 
 __all__ = ["Ahead", "embed_ahead"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
-from typing import Self
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    import sqlite3
 
 __all__ = ["SeenKeys"]
 
@@ -36,6 +38,8 @@ class SeenKeys:
         return True
 
     def _spill(self) -> None:
+        import sqlite3
+
         self._file = sqlite3.connect("", isolation_level=None)  # a name that is empty: a temporary file
         for setting in ("journal_mode=OFF", "synchronous=OFF", f"cache_size=-{CACHE_KIB}"):
             self._file.execute(f"PRAGMA {setting}")
