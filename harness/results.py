@@ -123,7 +123,8 @@ class CellResult:
     relevant document stands in its ``file`` in runs/. ``thresholds`` is what
     :func:`harness.thresholds.record` kept, of a vector or a reranked cell; ``audit`` what
     :func:`harness.audit.audit` found of the provider; ``judged_at_10`` the judged share of the first 10
-    per judged query.
+    per judged query. ``environment`` is that of the cell, as in
+    :class:`ResultDocument`, where it was measured on another machine or installation than the document names.
     """
 
     key: CellKey
@@ -147,6 +148,7 @@ class CellResult:
     thresholds: dict[str, Any] | None = None
     audit: dict[str, Any] | None = None
     judged_at_10: list[float | None] | None = None
+    environment: dict[str, Any] | None = None
 
     def mean(self, metric: str) -> float | None:
         """The mean of ``metric``; None where it was not measured."""
