@@ -141,6 +141,7 @@ class RayEngine:
             ProviderUnavailableError: no cluster, or no node with the device.
             ProviderError: the cluster broke off.
         """
+        from rag_core.scale.ray_pace import PacedWorker, ray_pace
         from rag_core.scale.work import ShardWorker, report_of
 
         ray, began = connect(self.address, self.workers)
@@ -150,8 +151,10 @@ class RayEngine:
         workers, cpus = workers_for(nodes, target, self.workers)
         data = _quiet_data(require("ray.data"))
         shards = data.from_items([{"number": n} for n in range(n_shards)], override_num_blocks=n_shards)
+        if target == "api":
+            ray_pace()  # kept by a node before the first worker asks
         done = shards.map_batches(
-            ShardWorker,
+            PacedWorker if target == "api" else ShardWorker,
             fn_constructor_args=(job,),
             batch_size=1,
             compute=data.ActorPoolStrategy(size=min(workers, n_shards)),

@@ -17,14 +17,17 @@ import pytest
 from rag_core import get_embedder
 from rag_core.errors import IdentityMismatchError, InvalidArgumentError, ProviderUnavailableError
 from rag_core.index import Index
+from rag_core.pace import Bucket
 from rag_core.scale import RayEngine
 from rag_core.scale.ray_engine import needed, workers_for
+from rag_core.testing.server import Fault, FaultServer, Request
 
 SHARD = 64
 DRIVER = """
 import sys
 from rag_core import get_embedder
 from rag_core.index import Index
+from rag_core.pace import Bucket
 from rag_core.scale import RayEngine
 path, corpus, address = sys.argv[1:]
 embedder = get_embedder("diary")
@@ -144,6 +147,30 @@ def test_o38_the_driver_killed_in_the_middle(cluster: Any, diary: Any, corpus: P
     texts = diary.texts()
     assert len(texts) - len(set(texts)) <= max(0, asked - finished * SHARD)
     assert int(done.stdout) <= 361 - SHARD
+
+
+@pytest.mark.stores_external
+def test_workers_of_a_service_share_one_rate_budget(cluster: Any, corpus: Path, tmp_path: Path) -> None:
+    """The service takes 660 requests a minute, 66 at once; each of two workers would send 60 of its 600."""
+    pytest.importorskip("httpx")
+    limit, lock, refused = Bucket(660, time.monotonic), threading.Lock(), list[Request]()
+
+    def choose(request: Request) -> Fault | None:
+        with lock:
+            wait_s = limit.take(1)
+            if wait_s:
+                limit.give_back(1)
+                refused.append(request)
+        return Fault(status=429, headers={"retry-after": "1"}) if wait_s else None
+
+    with FaultServer(64) as server:
+        server.choose = choose
+        spec = f"openai?base_url={server.url('openai')}&dimensions=64&rpm=600&batch=4&concurrency=8"
+        index = Index.create(tmp_path / "i", get_embedder(spec))
+        report = index.ingest(corpus, engine=RayEngine(spec, workers=2, shard_texts=SHARD))
+        assert report.embedded_texts == 361
+        assert len(server.requests) >= 91
+        assert refused == []
 
 
 @pytest.mark.stores_external
