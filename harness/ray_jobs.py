@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self
@@ -72,9 +73,15 @@ class RayJobs:
         """See :class:`~harness.jobs.JobEngine`. Jobs of a node that dies go to another."""
         hashes = running.document.dataset["hash"]
         tries = {job.label: 0 for job in jobs}
-        streams = {self._start(job, running, hashes): job for job in jobs if job.cells}
+        lanes = _lanes(jobs)
+        streams: dict[Any, Job] = {}
         try:
-            while streams:
+            while streams or any(lanes.values()):
+                busy = {_lane(job) for job in streams.values()}
+                for name, lane in lanes.items():
+                    if lane and name not in busy:
+                        job = lane.popleft()
+                        streams[self._start(job, running, hashes)] = job
                 (stream,), _ = self._ray.wait(list(streams), num_returns=1)
                 job = streams[stream]
                 try:
@@ -86,7 +93,7 @@ class RayJobs:
                     del streams[stream]
                     tries[job.label] += 1
                     if tries[job.label] < MOST_TRIES and job.cells:
-                        streams[self._start(job, running, hashes)] = job
+                        lanes[_lane(job)].appendleft(job)
                         continue
                     said = redact(str(error).strip().splitlines()[-1])
                     running.fail(job, f"{tries[job.label]} nodes gave up on it, the last with: {said}")
@@ -120,6 +127,20 @@ class RayJobs:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _lane(job: Job) -> str:
+    """Jobs of one lane run one after the other: those that ask one service, whose limits they share."""
+    parsed = SpecString.parse(job.provider) if job.provider else None
+    return f"service {parsed.name}" if parsed and parsed.target == "api" else job.label
+
+
+def _lanes(jobs: Sequence[Job]) -> dict[str, deque[Job]]:
+    lanes: dict[str, deque[Job]] = {}
+    for job in jobs:
+        if job.cells:
+            lanes.setdefault(_lane(job), deque()).append(job)
+    return lanes
 
 
 def _took(job: Job, running: Running, kind: str, what: Any) -> bool:

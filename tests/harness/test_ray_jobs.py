@@ -13,7 +13,7 @@ import pytest
 from harness.config import RunSpec
 from harness.datasets import load_dataset
 from harness.jobs import Event
-from harness.results import ResultDocument, load_result
+from harness.results import CellKey, ResultDocument, load_result
 from harness.runner import plan, run
 from rag_core.errors import InvalidArgumentError, ProviderUnavailableError
 
@@ -138,6 +138,18 @@ def test_other_data_on_a_node_is_refused(cluster: Any, tmp_path: Path) -> None:
         engine.run(jobs, running)
     assert {cell.key.cell_id for cell in document.cells} == wanted
     assert all("other data here" in (cell.reason or "") for cell in document.cells)
+
+
+def test_jobs_of_one_service_run_one_after_the_other() -> None:
+    from harness.jobs import Job
+    from harness.ray_jobs import _lanes
+
+    key = CellKey("mini", "p", "api", "-", "flat", "vector", "-")
+    specs = ["openai:small@api", "e5-small@cpu", "openai:large@api", "cohere@api", "minilm@cpu"]
+    jobs = [Job("provider", spec, spec, [key]) for spec in specs] + [Job("provider", "x", "x@cpu", [])]
+    assert [[job.label for job in lane] for lane in _lanes(jobs).values()] == [
+        ["openai:small@api", "openai:large@api"], ["e5-small@cpu"], ["cohere@api"], ["minilm@cpu"],
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["max_usd", "record", "replay"])
