@@ -27,6 +27,7 @@ class EmbedJob:
         fragments: folder that the vectors are written to, likewise.
         batch: texts of a call of the embedder, as in a build by one process: where neighbours change a
             vector, they are the same ones.
+        threads: CPU threads of a worker; 0 for the CPUs really available.
     """
 
     provider: str
@@ -35,6 +36,7 @@ class EmbedJob:
     shards: str
     fragments: str
     batch: int
+    threads: int = 0
 
 
 @dataclass(frozen=True, slots=True)

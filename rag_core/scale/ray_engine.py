@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Self
 
 from rag_core.devices import usable_cpus
@@ -149,13 +151,13 @@ class RayEngine:
         target = SpecString.parse(job.provider).target or job.target
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         workers, cpus = workers_for(nodes, target, self.workers)
-        data = _quiet_data(require("ray.data"))
+        data = _quiet_data()
         shards = data.from_items([{"number": n} for n in range(n_shards)], override_num_blocks=n_shards)
         if target == "api":
             ray_pace()  # kept by a node before the first worker asks
         done = shards.map_batches(
             PacedWorker if target == "api" else ShardWorker,
-            fn_constructor_args=(job,),
+            fn_constructor_args=(replace(job, threads=cpus if target == "cpu" else 0),),
             batch_size=1,
             compute=data.ActorPoolStrategy(size=min(workers, n_shards)),
             **needed(target, cpus),
@@ -181,9 +183,12 @@ class RayEngine:
         self.close()
 
 
-def _quiet_data(data: Any) -> Any:
+def _quiet_data() -> Any:
     """Ray Data without bars and without lines for each of its steps."""
-    context = data.DataContext.get_current()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its own settings, as it sets them
+        data = require("ray.data")
+        context = data.DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False
     logging.getLogger("ray.data").setLevel(logging.ERROR)

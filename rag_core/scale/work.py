@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -69,6 +70,8 @@ class ShardWorker:
 
     def _loaded(self) -> EmbedProvider:
         if self._embedder is None:
+            if self._job.threads:  # of the machine's CPUs, those that are this worker's
+                os.environ["RAG_THREADS"] = str(self._job.threads)
             embedder = get_embedder(self._job.provider)
             found = embedder.fingerprint
             if found != self._identity:

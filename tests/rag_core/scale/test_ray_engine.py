@@ -10,22 +10,27 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from rag_core import get_embedder
+from rag_core.app import commands
+from rag_core.app.settings import Asked, Engine
 from rag_core.errors import IdentityMismatchError, InvalidArgumentError, ProviderUnavailableError
 from rag_core.index import Index
 from rag_core.pace import Bucket
 from rag_core.scale import RayEngine
-from rag_core.scale.ray_engine import needed, workers_for
+from rag_core.scale.ray_engine import connect, needed, workers_for
 from rag_core.testing.server import Fault, FaultServer, Request
 
 SHARD = 64
 DRIVER = """
 import sys
 from rag_core import get_embedder
+from rag_core.app import commands
+from rag_core.app.settings import Asked, Engine
 from rag_core.index import Index
 from rag_core.pace import Bucket
 from rag_core.scale import RayEngine
@@ -174,6 +179,13 @@ def test_workers_of_a_service_share_one_rate_budget(cluster: Any, corpus: Path, 
 
 
 @pytest.mark.stores_external
+def test_the_command(cluster: Any, corpus: Path, tmp_path: Path) -> None:
+    asked = Asked(tmp_path / "i", provider="fake", engine=Engine("ray", cluster.address, 2))
+    report = commands.ingest(corpus, asked, print, lambda *step: None)
+    assert (report.added, report.embedded_texts) == (401, 361)
+
+
+@pytest.mark.stores_external
 def test_a_worker_with_another_model_is_refused(
     cluster: Any, diary: Any, corpus: Path, tmp_path: Path
 ) -> None:
@@ -208,6 +220,50 @@ def test_workers_and_their_share() -> None:
     assert needed("mlx", 4) == {"resources": {"mlx": 1}, "num_cpus": 1}
     assert needed("cpu", 4) == {"num_cpus": 4}
     assert needed("api", 4) == {"num_cpus": 0.25}
+
+
+class FakeRay(ModuleType):
+    """Notes how it is begun and ended."""
+
+    def __init__(self) -> None:
+        super().__init__("ray")
+        self.begun: list[dict[str, Any]] = []
+        self.ended = 0
+
+    def is_initialized(self) -> bool:
+        return len(self.begun) > self.ended
+
+    def init(self, **options: Any) -> None:
+        self.begun.append(options)
+
+    def shutdown(self) -> None:
+        self.ended += 1
+
+
+def test_where_the_cluster_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeRay()
+    monkeypatch.setitem(sys.modules, "ray", fake)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    assert connect(cpus=3) == (fake, True)
+    assert (fake.begun[0]["address"], fake.begun[0]["num_cpus"]) == ("local", 3)
+    assert connect("elsewhere:1") == (fake, False)  # this process is in a cluster already
+    fake.shutdown()
+    monkeypatch.setenv("RAY_ADDRESS", "there:2")
+    assert connect()[1]
+    fake.shutdown()
+    assert connect("here:1")[1]
+    assert [one["address"] for one in fake.begun] == ["local", "there:2", "here:1"]
+    assert "num_cpus" not in fake.begun[1]
+    assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+
+
+def test_what_was_begun_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeRay()
+    with RayEngine() as engine:
+        engine._began = fake
+    assert fake.ended == 1
+    engine.close()
+    assert fake.ended == 1
 
 
 def test_numbers_that_are_not_accepted() -> None:
