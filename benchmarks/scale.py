@@ -117,15 +117,22 @@ def memory_of(passages: int, words: int, *, commits: bool) -> None:
             _embed_only(index, engine, Passages(passages, words))
             after = f"{'-':>11}"
     seconds = time.perf_counter() - started
-    made.shutdown()
     print(
         f"{passages:>10} {before / MIB:>10.4g} {engine.rss_bytes / MIB:>10.4g} {after} {seconds:>8.3g}",
         flush=True,
     )
+    leave(made)
 
 
 class _Enough(Exception):  # noqa: N818
     pass
+
+
+def leave(made: Any) -> None:
+    import ray
+
+    ray.shutdown()
+    made.shutdown()
 
 
 def _embed_only(index: Index, engine: Watched, passages: Passages) -> None:

@@ -154,6 +154,30 @@ def sweep(
 
 
 @app.command()
+def tune(
+    result: Annotated[
+        Path | None, typer.Argument(help="Folder of a run with hybrid rows; without it, --data is measured.")
+    ] = None,
+    data: Annotated[str, typer.Option(help="Name or folder of a data set.")] = "",
+    provider: Annotated[str, typer.Option(help="Spec string; of a result, whose vectors.")] = "",
+    reranker: Annotated[str, typer.Option(help="Spec string, for a score threshold.")] = "",
+    metric: Annotated[str, typer.Option(help="What to raise.")] = "ndcg@10",
+    out: Annotated[Path, typer.Option(help="File to write.")] = Path("rag.toml"),
+    folder: Annotated[
+        Path | None, typer.Option(help="Of the run with --data; default reports/<date>-<name>-tune.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the partitions.")] = 0,
+) -> None:
+    """Choose fusion, weights, pool and threshold by nested cross-validation; write them where that pays."""
+    from harness.progress import wrapped
+    from harness.tune_command import TuneOptions, tune_lines
+
+    options = TuneOptions(result, data, provider, reranker, metric, out, folder, seed)
+    for line in tune_lines(options, print):
+        print(line if line.startswith("  ") else wrapped(line))
+
+
+@app.command()
 def report(
     result: Annotated[Path, typer.Argument(help="result.json or its folder.")],
     out: Annotated[Path | None, typer.Option(help="Folder to write; default beside the result.")] = None,
@@ -222,6 +246,59 @@ def diff(
     outcomes = evaluate(comparison, gates)
     print("\n".join([*diff_lines(comparison), *gate_lines(outcomes)]))
     raise typer.Exit(exit_code(comparison, outcomes))
+
+
+@app.command()
+def load(
+    result: Annotated[Path, typer.Argument(help="result.json or its folder.")],
+    system: Annotated[Many, typer.Option(help="As e5-small/hybrid; default the recommended one.")] = None,
+    concurrency: Annotated[str, typer.Option(help="Clients at once.")] = "1,4,16",
+    workers: Annotated[int, typer.Option(help="Threads that answer; 0 for one per usable CPU.")] = 0,
+    seconds: Annotated[float, typer.Option(help="For one number of clients at most.")] = 10.0,
+    threads: Annotated[int, typer.Option(help="CPU threads of a provider; 0 for all.")] = 0,
+    data: Annotated[str, typer.Option(help="Where the texts are; default the data set's name.")] = "",
+) -> None:
+    """Ask systems of a result by many clients at once: throughput, latency, and what of it is waiting."""
+    from harness.load_command import LoadOptions, load_command
+
+    options = LoadOptions(result, system or (), concurrency, workers, seconds, threads, data)
+    raise typer.Exit(load_command(options, print))
+
+
+@app.command()
+def recommend(
+    result: Annotated[Path, typer.Argument(help="result.json or its folder.")],
+    max_p50: Annotated[str, typer.Option(help="Median latency of a query at most, for example 50ms.")] = "",
+    max_p95: Annotated[str, typer.Option(help="p95 at most, as 500ms; 500ms@16: with 16 clients.")] = "",
+    max_p99: Annotated[str, typer.Option(help="99th percentile at most, for example 0.8s.")] = "",
+    max_rss: Annotated[str, typer.Option(help="Peak memory at most, for example 2GB or 1.5GiB.")] = "",
+    max_cold_start: Annotated[
+        str, typer.Option(help="Import, load and first call of the models at most, for example 10s.")
+    ] = "",
+    max_usd_per_1k: Annotated[str, typer.Option(help="USD for 1,000 queries at most, as 0.5.")] = "",
+    min: Annotated[Many, typer.Option(help="Mean at least: precision@5=0.88; repeatable.")] = None,
+    margin: Annotated[
+        Many, typer.Option(help="Less than the best that still does: ndcg@10=0.01; repeatable.")
+    ] = None,
+    metric: Annotated[str, typer.Option(help="What quality is; default nDCG@10.")] = "",
+    prefer: Annotated[
+        str,
+        typer.Option(help="auto (cost where a service charges, else latency), latency, cost, memory, "
+                     "throughput, quality."),
+    ] = "auto",
+    usd_per_hour: Annotated[float | None, typer.Option(help="Price of this machine.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File; default rag.toml beside the result.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file of another hand.")] = False,
+) -> None:  # fmt: skip
+    """Choose the fastest or cheapest system that is not worse than the best; write its rag.toml."""
+    from harness.recommend_command import RecommendOptions, recommend_command
+
+    most = {"p50": max_p50, "p95": max_p95, "p99": max_p99, "rss": max_rss, "cold-start": max_cold_start,
+            "usd-per-1k": max_usd_per_1k}  # fmt: skip
+    options = RecommendOptions(
+        result, most, min or (), margin or (), metric, prefer, usd_per_hour, out, force
+    )  # fmt: skip
+    raise typer.Exit(recommend_command(options, print))
 
 
 @app.command()

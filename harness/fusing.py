@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from harness.results import write_atomic
+from harness.leg_lists import COSINE_FLOOR, LegLists, legs_file
+from harness.results import CellKey, write_atomic
 from harness.stages import Job, Timed
 from harness.timing import timed
 from rag_core.errors import RagCoreError
 from rag_core.fusion import Evidence, Leg, fuse
 from rag_core.types import Query, Ranking
 
-__all__ = ["FusedLists", "Lexical", "fuse_lists"]
+__all__ = ["FusedLists", "Lexical", "fuse_lists", "keep_legs"]
 
 LEGS = ("vector", "bm25")
 #: The method whose settings hold the constant of rank fusion.
 BY_RANKS = "rrf"
-COSINE_FLOOR = -1.0
 #: In a cell's settings: what the legs counted, mean over the calls; measured, so no setting to compare.
 MEAN_WEIGHTS = "mean_weights"
 
@@ -34,8 +34,7 @@ class Lexical:
     Attributes:
         timed: its lists.
         described: engine, analyser and constants.
-        evidence: query id -> what the index knows of the query; empty where no method asks or the engine
-            has none.
+        evidence: query id -> what the index knows of the query; empty where the engine has none.
         evidence_s: seconds that took, one per query in their order; empty like ``evidence``.
     """
 
@@ -46,10 +45,10 @@ class Lexical:
 
     @classmethod
     def of(cls, this: Job, engine: Any, found: Timed) -> Lexical:
-        """Ask ``engine`` for the evidence of every query where a method of the run reads it."""
+        """Ask ``engine`` for the evidence of every query: the run's methods may read it, and tuning does."""
         out = cls(found, engine.describe())
         ask = getattr(engine, "evidence", None)
-        if ask is None or all(method == BY_RANKS for method in this.spec.fusions):
+        if ask is None:
             return out
         for query in this.queries:
             ranking = found.rankings.get(query.query_id)
@@ -125,6 +124,12 @@ def fuse_lists(this: Job, searched: Timed, lexical: Lexical, method: str) -> Fus
             means = np.mean(weights, axis=0)
             settings[MEAN_WEIGHTS] = {name: round(float(m), 4) for name, m in zip(LEGS, means)}
     return FusedLists(out, settings)
+
+
+def keep_legs(this: Job, vector: CellKey, searched: Timed, lexical: Lexical) -> None:
+    """Leave both lists of every query beside the run files, where `bench tune` reads them."""
+    lists = LegLists(this.depth, searched.rankings, lexical.timed.rankings, lexical.evidence)
+    lists.write(legs_file(this.runs, vector))
 
 
 def _cut(rankings: Mapping[str, Ranking], pool: int) -> dict[str, Ranking]:

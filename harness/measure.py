@@ -12,11 +12,12 @@ import numpy as np
 
 from harness.audit import audit, prefix_comparison
 from harness.datasets import Dataset
-from harness.fusing import FusedLists, Lexical, fuse_lists
+from harness.fusing import FusedLists, Lexical, fuse_lists, keep_legs
 from harness.parity import RULES, cosines
 from harness.paying import announce_corpus, rerank_within
 from harness.replaying import unclocked
 from harness.reranking import Reranked, load_reranker
+from harness.results import NOT_FUSED as NONE
 from harness.results import CellKey, CellResult, file_name
 from harness.spending import Meter, Spending, is_replayed
 from harness.stages import Job, language_warning, stat
@@ -151,6 +152,7 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
         compared = prefix_comparison(this, embedder, documents, vectors, asked, spending, emit)
         base.audit["prefixes"] = compared
     rerankers: dict[str, tuple[Reranker, list[str]] | str] = {}
+    rerank_load_s: dict[str, float] = {}
     for number, store_name in enumerate(dict.fromkeys(key.store for key in this.wanted)):
         folder = this.work / file_name(this.wanted[0]) / f"store-{number}"
         store = create_store(store_name, folder, fingerprint)
@@ -173,6 +175,10 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
             )
             stored["store_recall_at_10"] = recalled
         here = replace(base, speed=base.speed | stored)
+        if lexical is not None:
+            first_key = next(key for key in this.wanted if key.store == store_name)
+            plain = replace(first_key, dtype=fingerprint.dtype, pipeline="vector", reranker=NONE)
+            keep_legs(this, plain, searched, lexical)
         fused: dict[str, FusedLists] = {}
         reordered: dict[tuple[str, str], tuple[Reranked, Meter]] = {}
         for key in (k for k in this.wanted if k.store == store_name):
@@ -192,7 +198,9 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
                 give(this.cell(key, lists.rankings, lists.failed, hybrid, own))
                 continue
             if key.reranker not in rerankers:
-                rerankers[key.reranker] = load_reranker(key.reranker, this.dataset.languages)
+                rerankers[key.reranker], rerank_load_s[key.reranker] = timed(
+                    lambda name=key.reranker: load_reranker(name, this.dataset.languages)  # type: ignore[misc]
+                )
             loaded = rerankers[key.reranker]
             if isinstance(loaded, str):
                 give(replace(here, key=key, status="failed", reason=loaded))
@@ -207,7 +215,8 @@ def measure_provider(job: Mapping[str, Any], emit: Emit) -> None:
                     rerankers[key.reranker] = reason = f"{type(error).__name__}: {error}"
                     give(replace(here, key=key, status="failed", reason=reason))
                     continue
-            own = replace(own, warnings=[*own.warnings, *notes])
+            cold: dict[str, float | int | None] = {"rerank_load_s": rerank_load_s[key.reranker]}
+            own = replace(own, warnings=[*own.warnings, *notes], speed=own.speed | cold)
             found, used = reordered[place]
             give(found.cell(key, hybrid, own), used)
         store.close()

@@ -17,7 +17,17 @@ from harness.differences import SURE, Difference, paired
 from harness.power import detectable, effect_size, queries_needed
 from harness.results import CellResult
 
-__all__ = ["EQUIVALENT", "FEWEST", "NOT_WORSE", "OPEN", "WORSE", "Pair", "all_pairs", "margin_verdict"]
+__all__ = [
+    "EQUIVALENT",
+    "FEWEST",
+    "NOT_WORSE",
+    "OPEN",
+    "WORSE",
+    "Pair",
+    "all_pairs",
+    "difference_verdict",
+    "margin_verdict",
+]
 
 #: Differences of one query up to here are rounding: a tie.
 ROUNDING = 1e-9
@@ -118,8 +128,13 @@ def margin_verdict(pair: Pair, margin: float) -> str:
     margin, ``worse`` where by more, else ``open``. Each pair is judged on its own, without correction;
     one of fewer than :data:`FEWEST` queries is ``open``.
     """
-    lower, upper = pair.difference.lower, pair.difference.upper
-    if lower is None or upper is None or pair.difference.n < FEWEST:
+    return difference_verdict(pair.difference, margin)
+
+
+def difference_verdict(difference: Difference, margin: float) -> str:
+    """:func:`margin_verdict` of the better minus the other."""
+    lower, upper = difference.lower, difference.upper
+    if lower is None or upper is None or difference.n < FEWEST:
         return OPEN
     if upper < margin:
         return EQUIVALENT if lower > -margin else NOT_WORSE

@@ -16,7 +16,7 @@ from harness.strata import lexical_cell
 from harness.summary import metric_title
 from rag_core.errors import InvalidArgumentError, UnknownNameError
 
-__all__ = ["find_cell", "query_lines", "worst"]
+__all__ = ["find_cell", "query_lines", "texts_of", "worst"]
 
 #: Characters of a text that are shown.
 EXCERPT = 160
@@ -53,7 +53,7 @@ def query_lines(
             raise UnknownNameError(
                 f"{one.key.cell_id} has no metric {metric!r}; accepted: {', '.join(one.metrics)}"
             )
-    dataset = _texts(document, data)
+    dataset = texts_of(document, data)
     runs = (result if result.is_dir() else result.parent) / "runs"
     sides = [_Side.read(one, document, runs, metric) for one in (cell, other) if one is not None]
     chosen = worst(document, cell, other, metric, n)
@@ -168,7 +168,7 @@ class _Side:
         return f"{doc_id}: {_excerpt(text)}"
 
 
-def _texts(document: ResultDocument, data: str) -> Dataset:
+def texts_of(document: ResultDocument, data: str) -> Dataset:
     """The data set of the run.
 
     Raises:

@@ -112,7 +112,8 @@ class StageTimes:
 class CellResult:
     """One provider on one target and store with one pipeline: judged and timed, or the reason why not.
 
-    ``speed`` holds ``import_s``, ``load_s``, ``first_call_s`` (cold, apart), ``embed_s`` (the corpus),
+    ``speed`` holds ``import_s``, ``load_s``, ``first_call_s`` (cold, apart), ``rerank_load_s`` (of a
+    reranked cell), ``embed_s`` (the corpus),
     ``docs_per_s``, ``tokens_per_s``, ``peak_rss_bytes``, ``peak_device_bytes`` (null where the device's
     memory is the machine's, or is not counted), ``p50_s``, ``p95_s`` and ``p99_s`` (null below
     20 and 100 samples), ``store_write_s`` and, of another store than the exact one,
@@ -123,8 +124,10 @@ class CellResult:
     relevant document stands in its ``file`` in runs/. ``thresholds`` is what
     :func:`harness.thresholds.record` kept, of a vector or a reranked cell; ``audit`` what
     :func:`harness.audit.audit` found of the provider; ``judged_at_10`` the judged share of the first 10
-    per judged query. ``environment`` is that of the cell, as in
-    :class:`ResultDocument`, where it was measured on another machine or installation than the document names.
+    per judged query. ``load``, which ``bench load`` adds, holds ``workers``, ``peak_rss_bytes`` and
+    ``levels``, each what :func:`harness.load.level` gives.
+    ``environment`` is that of the cell, as in :class:`ResultDocument`, where it was measured on another
+    machine or installation than the document names.
     """
 
     key: CellKey
@@ -149,6 +152,7 @@ class CellResult:
     audit: dict[str, Any] | None = None
     judged_at_10: list[float | None] | None = None
     environment: dict[str, Any] | None = None
+    load: dict[str, Any] | None = None
 
     def mean(self, metric: str) -> float | None:
         """The mean of ``metric``; None where it was not measured."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from harness.agreement import agreement_sentences
 from harness.audit_findings import audit_sentences
+from harness.fusion_rows import fusion_rows
 from harness.margins import parse_margins
 from harness.metrics import Metric
 from harness.naming import provider_name
@@ -16,7 +17,7 @@ from harness.provenance import machine_name, machines, on_one_machine
 from harness.render.format import interval, megabytes, percent, score, seconds
 from harness.rerank_findings import rerank_sentences
 from harness.results import ResultDocument
-from harness.rows import Difference, Row, clean, differences, main_metric, make_rows, strata
+from harness.rows import Difference, Row, clean, main_metric, make_rows, strata
 from harness.rows import winner as best_of
 from harness.strata_findings import overlap_sentences
 from harness.tag_findings import tag_sentences
@@ -251,28 +252,16 @@ def reasons(rows: Iterable[Row]) -> dict[str, list[str]]:
 
 
 def _fusion_cautions(document: ResultDocument, rows: Sequence[Row], metric: str) -> Iterable[str]:
-    """Hybrid cells that score below the better of their two legs."""
-    bm25 = next((row for row in rows if row.ok and row.cell.key.pipeline == "bm25"), None)
-    found: list[tuple[Row, Row]] = []
-    for row in rows:
-        if not row.ok or row.cell.key.pipeline != "hybrid":
+    """Hybrid cells that score below the better of their two legs; where surely so, the leg to use."""
+    for one in fusion_rows(rows, metric, int(document.spec.get("seed") or 0)):
+        gap = one.to_better
+        if gap is None or gap.mean > -LEAST_DIFFERENCE:
             continue
-        vector = replace(row.cell.key, pipeline="vector")
-        legs = [leg for leg in (bm25, next((r for r in rows if r.ok and r.cell.key == vector), None)) if leg]
-        leg = max(legs, key=_mean, default=None)
-        if leg is not None and _mean(leg) > _mean(row) + LEAST_DIFFERENCE:
-            found.append((row, leg))
-    seed = int(document.spec.get("seed") or 0)
-    lost = differences([(row.cell, leg.cell) for row, leg in found], metric, seed)
-    for (row, leg), gap in zip(found, lost):
-        if gap is None:
-            continue
-        sure = "" if gap.sure else " (not told apart)"
-        name = provider_name(row.cell.key.provider)
+        told = f": use {one.better.label} alone" if one.lost else " (not told apart)"
         yield (
-            f"Fusion does not pay for {name}: {row.label} "
-            f"{score(_mean(row))} is below its better leg, "
-            f"{leg.label} {score(_mean(leg))}: {evidence(gap)}{sure}."
+            f"Fusion does not pay for {provider_name(one.row.cell.key.provider)}: {one.row.label} "
+            f"{score(_mean(one.row))} is below its better leg, "
+            f"{one.better.label} {score(_mean(one.better))}: {evidence(gap)}{told}."
         )
 
 

@@ -2,7 +2,8 @@
 
 It reads its job, measures, and answers on standard output with one JSON event a line:
 ``{"event": "progress", …}``, ``{"event": "cell", "cell": {…}}``, ``{"event": "failed", "reason": …}``;
-those of a sweep stand in :mod:`harness.sweep_worker` and :mod:`harness.sweep_pool`.
+those of a sweep stand in :mod:`harness.sweep_worker` and :mod:`harness.sweep_pool`, that of many clients in
+:mod:`harness.load_worker`.
 It ends when its parent does.
 """
 
@@ -24,6 +25,7 @@ __all__ = ["main"]
 KINDS = {
     "lexical": "harness.measure:measure_lexical",
     "provider": "harness.measure:measure_provider",
+    "load": "harness.load_worker:measure_load",
     "sweep": "harness.sweep_worker:measure_variant",
     "sweep-pool": "harness.sweep_pool:freeze_pool",
     "sweep-reranker": "harness.sweep_pool:measure_reranker",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -158,6 +158,8 @@ class OpenIndex:
         rerank_template: str | None = None,
         rerank_timeout_s: float | None = None,
         fusion: str = "rrf",
+        pipeline: str = "hybrid",
+        weights: Sequence[float] | None = None,
     ) -> SearchResult:
         """Vectors and BM25, ``candidate_pool`` documents each, fused, reranked, cut to ``top_k``.
 
@@ -182,11 +184,15 @@ class OpenIndex:
             fusion: one of :data:`rag_core.fusion.METHODS`. ``rrf`` reads ranks alone; ``adaptive`` weighs
                 the legs anew for every query, so that fusion does not lose the better one, and likes a
                 ``candidate_pool`` of 100. The result's ``fusion`` and each hit's ``parts`` say why.
+            pipeline: ``hybrid``; or one leg alone, ``vector`` or ``bm25``, which embeds nothing. BM25 stands
+                in for vectors that fail, with a warning.
+            weights: of the legs, vectors then BM25; None leaves them equal. ``adaptive`` multiplies
+                them into its own.
 
         Raises:
             UnknownNameError: no fusion method of that name.
             InvalidArgumentError: ``top_k`` or ``candidate_pool`` below 1, bad ``rrf_k``, ``rerank_mix``,
-                ``where``, ``rerank_template`` or ``rerank_timeout_s``.
+                ``where``, ``rerank_template``, ``rerank_timeout_s``, ``pipeline`` or ``weights``.
         """
         settings = Settings(
             top_k,
@@ -198,6 +204,8 @@ class OpenIndex:
             rerank_template,
             rerank_timeout_s,
             fusion,
+            pipeline,
+            weights,
         )
         chosen = (reranker or self.reranker) if rerank else None
         return search_version(self._version, query, settings, self.embedder, chosen, self._timer)

@@ -20,7 +20,10 @@ from rag_core.reranking import Reordered, check_mix, interpolate, rerank_ranking
 from rag_core.stores.identity import check_k
 from rag_core.types import EMPTY_RANKING, Document, Query, Ranking
 
-__all__ = ["Hit", "RerankTimer", "SearchResult", "Settings", "check_template", "search_version"]
+__all__ = ["PIPELINES", "Hit", "RerankTimer", "SearchResult", "Settings", "check_template", "search_version"]
+
+#: Legs that answer: both, fused; or one of them alone. A reranker may follow each.
+PIPELINES = ("hybrid", "vector", "bm25")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,8 @@ class Settings:
     rerank_template: str | None = None
     rerank_timeout_s: float | None = None
     fusion: str = "rrf"
+    pipeline: str = "hybrid"
+    weights: Sequence[float] | None = None
 
     def check(self) -> None:
         """Raise InvalidArgumentError for a value that is not accepted."""
@@ -92,6 +97,8 @@ class Settings:
         check_k(self.candidate_pool)
         check_mix(self.rerank_mix)
         check_method(self.fusion)
+        if self.pipeline not in PIPELINES:
+            raise InvalidArgumentError(f"pipeline {self.pipeline!r}; accepted: {', '.join(PIPELINES)}")
         if self.where:
             compile_where(self.where)
         if self.rerank_template is not None:
@@ -191,7 +198,9 @@ def search_version(
     raw_scores: dict[str, float] = {}
     pool_size, where = settings.candidate_pool, settings.where
     started = time.perf_counter()
-    if embedder is None:
+    if settings.pipeline == "bm25":
+        pass  # the vectors have no part in it
+    elif embedder is None:
         warnings.append("no embedder: BM25 alone")
     elif query.strip():
         try:
@@ -205,13 +214,14 @@ def search_version(
             degraded = f"the vector leg failed, BM25 alone: {error}"
             warnings.append(degraded)
         seconds["vector" if "embed" in seconds else "embed"] = time.perf_counter() - started
-    started = time.perf_counter()
-    found = version.bm25.search([Query("query", query)], pool_size, where)
-    stages["bm25"] = found.rankings.get("query", EMPTY_RANKING)
-    seconds["bm25"] = time.perf_counter() - started
+    if settings.pipeline != "vector" or "vector" not in stages:  # which stands in for vectors that failed
+        started = time.perf_counter()
+        found = version.bm25.search([Query("query", query)], pool_size, where)
+        stages["bm25"] = found.rankings.get("query", EMPTY_RANKING)
+        seconds["bm25"] = time.perf_counter() - started
     started = time.perf_counter()
     joined = _fuse(version, query, stages, settings) if len(stages) > 1 else None
-    stages["fused"] = final = joined.ranking if joined else stages["bm25"]
+    stages["fused"] = final = joined.ranking if joined else next(iter(stages.values()))
     seconds["fusion"] = time.perf_counter() - started
     if reranker is not None and final:
         started = time.perf_counter()
@@ -244,7 +254,7 @@ def _fuse(version: Version, query: str, stages: Mapping[str, Ranking], settings:
     asked = Query("query", query)
     evidence = None if settings.fusion == "rrf" else version.bm25.evidence(asked, words, settings.where)
     legs = (Leg("vector", stages["vector"], depth=depth, floor=-1.0), Leg("bm25", words, evidence, depth))
-    return fuse(legs, settings.fusion, k=settings.rrf_k)
+    return fuse(legs, settings.fusion, k=settings.rrf_k, weights=settings.weights)
 
 
 def _hits(
@@ -263,7 +273,7 @@ def _hits(
     scores: dict[str, Mapping[str, float]] = {s: dict(zip(r.doc_ids, r.scores)) for s, r in stages.items()}
     if reranked:
         scores["rerank"] = raw_scores
-    source = "hybrid" if "vector" in stages else "bm25"
+    source = "hybrid" if joined else "vector" if "vector" in stages else "bm25"
     seen = set(reranked)
     hits: list[Hit] = []
     for doc_id in (*reranked, *(d for d in fused.doc_ids if d not in seen)):

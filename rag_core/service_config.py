@@ -31,11 +31,16 @@
 
     [index]                                # how `rag ingest` builds one
     store = "flat"
+    analyser = "language"                  # how BM25 reads words; or "raw": no stems, no stop words
+    languages = ["en", "pt"]               # of the texts, for stems and stop words; without it en, es, pt
     chunk_tokens = 256
     overlap = 32
 
     [search]
     top_k = 10
+    pipeline = "hybrid"                    # or one leg alone: "vector", "bm25"
+    fusion = "rrf"                         # or "relative", "zscore", "convex", "adaptive"
+    weights = [2, 1]                       # of the legs, vectors then BM25; without it, equal
     candidate_pool = 50                    # documents that each leg gives to the fusion
     rrf_k = 60.0
     score_threshold = 0.2                  # hits below it are dropped; without it, none
@@ -56,6 +61,11 @@ from rag_core.registry import nearest
 
 __all__ = ["TABLES", "ServiceConfig", "read_config"]
 
+
+class NUMBERS(list[float]):
+    """Stands in :data:`TABLES` for a list of numbers, where ``list`` stands for one of texts."""
+
+
 #: Table -> key -> types of its value. ``prices`` takes any key.
 TABLES: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "embedding": {"provider": (str,), "fallback": (str, list)},
@@ -75,9 +85,18 @@ TABLES: Mapping[str, Mapping[str, tuple[type, ...]]] = {
         "timeout_s": (int, float),
         "template": (str,),
     },
-    "index": {"store": (str,), "chunk_tokens": (int,), "overlap": (int,)},
+    "index": {
+        "store": (str,),
+        "analyser": (str,),
+        "languages": (list,),
+        "chunk_tokens": (int,),
+        "overlap": (int,),
+    },
     "search": {
         "top_k": (int,),
+        "pipeline": (str,),
+        "fusion": (str,),
+        "weights": (NUMBERS,),
         "candidate_pool": (int,),
         "rrf_k": (int, float),
         "score_threshold": (int, float),
@@ -86,6 +105,7 @@ TABLES: Mapping[str, Mapping[str, tuple[type, ...]]] = {
 _SAID = {
     str: "text",
     list: "a list of texts",
+    NUMBERS: "a list of numbers",
     int: "a whole number",
     float: "a number",
     bool: "true or false",
@@ -191,9 +211,14 @@ def _check(path: Path, found: Mapping[str, Any]) -> None:
             if known and key not in known:
                 raise InvalidArgumentError(f"{path}: unknown key {key!r} in [{table}]{nearest(key, known)}")
             types = known.get(key, (int, float))
-            fits = type(value) in types and (
-                not isinstance(value, list) or all(isinstance(item, str) for item in value)
-            )
-            if not fits:
+            if not any(_fits(value, kind) for kind in types):
                 accepted = " or ".join(_SAID[kind] for kind in types if kind is not int or float not in types)
                 raise InvalidArgumentError(f"{path}: [{table}] {key} is {value!r}; accepted: {accepted}")
+
+
+def _fits(value: Any, kind: type) -> bool:
+    if type(value) is not list:
+        return type(value) is kind
+    if kind is NUMBERS:
+        return all(type(item) in (int, float) for item in value)
+    return kind is list and all(isinstance(item, str) for item in value)

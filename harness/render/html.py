@@ -19,10 +19,10 @@ from typing import Any
 from harness.render import htmlbars
 from harness.render.drilldown import as_json, drilldown
 from harness.render.format import MISSING, interval, megabytes, rate, score, seconds, signed
+from harness.render.front import pareto
 from harness.render.htmltable import scale, systems_table
 from harness.render.htmltext import as_html, esc, heading, table
 from harness.render.markdown import grouped
-from harness.render.plots import pareto
 from harness.results import ResultDocument, write_atomic
 from harness.rows import Row, clean, main_metric, make_rows, metric_names
 from harness.summary import Verdict, metric_title, verdict
@@ -33,6 +33,7 @@ FILE = "report.html"
 SCRIPTS = ("common.js", "table.js", "tradeoff.js", "queries.js")
 #: Group of sections → its heading and what it is called in the list of contents.
 GROUPS = {
+    "recommendation": ("Recommendation", "Recommendation"),
     "sure": ("How sure that is", "Certainty"),
     "metrics": ("All metrics", "Metrics"),
     "strata": ("By kind of query", "Kinds of query"),
@@ -48,7 +49,10 @@ GROUPS = {
 #: Sections whose figures stand in bars above them: the table opens when it is asked for.
 FOLDED = ("Median latency by stage, ms", "Where relevant documents were lost", "Warm latency of a query")
 #: Groups above the queries; the others stand below.
-ABOVE = ("sure", "speed", "metrics", "strata", "losses", "reranking", "audits", "cost", "agreement")
+ABOVE = (
+    "recommendation", "sure", "speed", "metrics", "strata", "losses", "reranking", "audits", "cost",
+    "agreement",
+)  # fmt: skip
 
 
 def write(

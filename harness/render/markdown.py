@@ -20,7 +20,10 @@ from harness.render.format import (
     score,
     signed,
 )
+from harness.render.fusion import fusion
+from harness.render.load import load
 from harness.render.pairwise import how_sure
+from harness.render.recommendation import recommendation
 from harness.render.stores import stores
 from harness.render.strata import by_overlap, by_tags
 from harness.render.thresholds import score_thresholds
@@ -66,6 +69,7 @@ def render(document: ResultDocument, figures: Sequence[str] = (), plot_note: str
     sections = [
         f"# {_title(document)}\n",
         "## Verdict\n\n" + "".join(f"- {blocks.escape(sentence)}\n" for sentence in said.sentences),
+        *found.pop("recommendation"),
         "## Results\n\n" + _main_table(rows, metric),
         *found.pop("sure"),
         *found.pop("metrics"),
@@ -82,7 +86,8 @@ def grouped(document: ResultDocument, rows: Sequence[Row]) -> dict[str, list[str
     """
     metric = main_metric(document)
     made = {
-        "sure": [how_sure(document, rows, metric)],
+        "recommendation": [recommendation(document, rows)],
+        "sure": [how_sure(document, rows, metric), fusion(document, rows, metric)],
         "metrics": [_other_metrics(document, rows), _headline(document, rows, metric)],
         "strata": [by_tags(document, rows, metric), by_overlap(document, rows, metric)],
         "losses": [lost_documents(rows)],
@@ -93,7 +98,7 @@ def grouped(document: ResultDocument, rows: Sequence[Row]) -> dict[str, list[str
         "audits": [texts_and_roles(document, rows), label_health(document, rows, metric)],
         "cost": [cost(document, rows)],
         "agreement": [agreement(document)],
-        "speed": [blocks.speed(rows), blocks.stages(rows), stores(rows)],
+        "speed": [blocks.speed(rows), blocks.stages(rows), load(rows), stores(rows)],
         "gaps": [blocks.not_measured(document, rows), blocks.warnings(rows)],
         "method": [
             blocks.counts(rows),

@@ -12,13 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from harness.render.blocks import STAGES, median_s, stage_names
 from harness.render.format import number, score
-from harness.render.placing import place_labels
 from harness.results import ResultDocument
 from harness.rows import Row, clean, main_metric, make_rows
 from harness.summary import Verdict, metric_title, verdict
@@ -26,13 +24,17 @@ from rag_core.errors import MissingExtraError
 
 __all__ = [
     "FIGURES",
+    "GREY",
+    "INK",
+    "OTHER_MARK",
+    "PIPELINE_MARKS",
     "Plot",
     "draw_all",
     "headline",
     "new_figure",
-    "pareto",
     "require",
     "save",
+    "short",
     "styled",
     "write",
 ]
@@ -152,7 +154,8 @@ def new_figure(height_in: float) -> tuple[Any, Any]:
     return figure, figure.add_subplot()
 
 
-def _short(label: str) -> str:
+def short(label: str) -> str:
+    """``label`` on at most two lines."""
     return "\n".join(textwrap.wrap(label, LONGEST_LINE, max_lines=2, break_on_hyphens=False))
 
 
@@ -200,7 +203,7 @@ def draw_quality(document: ResultDocument, rows: Sequence[Row], said: Verdict) -
         axes.plot([mean], [y], marker=marker, color=colour, markersize=9, linestyle="none")
         right = max(mean, found.high or 0.0)
         axes.annotate(score(mean), (right, y), (8, 0), textcoords="offset points", va="center", fontsize=11)
-    axes.set_yticks(range(len(chosen)), [_short(row.label) for row in chosen])
+    axes.set_yticks(range(len(chosen)), [short(row.label) for row in chosen])
     axes.set_ylim(-0.6, len(chosen) - 0.4 + (0.5 if baseline else 0.0))
     if baseline is not None:
         value = baseline.cell.mean(metric) or 0.0
@@ -230,82 +233,13 @@ def draw_quality(document: ResultDocument, rows: Sequence[Row], said: Verdict) -
     return figure
 
 
-def pareto(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Positions of the points that no other beats in both: lower first coordinate, higher second.
-
-    In order of the first coordinate; of equal points the first.
-    """
-    best, out = float("-inf"), []
-    for place in sorted(range(len(points)), key=lambda i: (points[i][0], -points[i][1], i)):
-        if points[place][1] > best:
-            best = points[place][1]
-            out.append(place)
-    return out
-
-
 def draw_quality_latency(document: ResultDocument, rows: Sequence[Row], said: Verdict) -> Any:
-    """The main metric against p95 in milliseconds, with the front of what nothing else beats in both."""
-    metric = main_metric(document)
-    chosen, points = [], []
-    for row in rows:
-        p95, mean = row.speed("p95_s"), row.cell.mean(metric)
-        if row.ok and p95 is not None and p95 > 0 and mean is not None:
-            chosen.append(row)
-            points.append((p95 * 1000, mean))
-    if not chosen:
-        return None
-    figure, axes = new_figure(5.6)
-    axes.set_xscale("log")
-    front = pareto(points)
-    axes.step(
-        [points[i][0] for i in front],
-        [points[i][1] for i in front],
-        where="post",
-        color=GREY,
-        linewidth=1.4,
-        zorder=1,
-        label="best for its latency",
-    )
-    for pipeline, (marker, colour) in {**PIPELINE_MARKS, "hybrid+rerank": OTHER_MARK}.items():
-        mine = [p for p, row in zip(points, chosen) if row.cell.key.pipeline == pipeline]
-        if mine:
-            axes.scatter(*zip(*mine), s=75, marker=marker, color=colour, label=pipeline, zorder=3)
-    xs, ys = [x for x, _ in points], [y for _, y in points]
-    # a decade to the right and a little on the left leaves room for the names
-    axes.set_xlim(min(xs) / 2, max(xs) * 4)
-    reach = max(max(ys) - min(ys), 0.1)
-    axes.set_ylim(max(0.0, min(ys) - 0.15 * reach), min(1.03, max(ys) + 0.2 * reach))
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.grid(visible=True, which="major")
-    axes.set_xlabel("latency of a query at p95, ms (logarithmic, lower is better)")
-    axes.set_ylabel(f"{metric_title(metric)} (higher is better)")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=5, frameon=False, fontsize=11)
-    fastest = chosen[front[0]]
-    best = chosen[front[-1]]
-    if fastest is best:
-        finding = f"{best.label} is both the best and the fastest"
-    else:
-        factor = number(points[front[-1]][0] / points[front[0]][0], 2)
-        gain = score(points[front[-1]][1] - points[front[0]][1])
-        gained = f"{gain} {metric_title(metric)} over {fastest.label}"
-        finding = f"{best.label} gains {gained} for {factor} times its p95"
-    headline(axes, finding, f"{document.name}: the line joins what nothing else beats in both")
-    names = [_short(row.label) + (" (baseline)" if row.is_baseline else "") for row in chosen]
-    # most useful first: where there is no room the last ones stay without a name
-    order = [*front, *(i for i in range(len(chosen)) if i not in front)]
-    corners = [c for i, j in pairwise(front) for c in (points[i], (points[j][0], points[i][1]))]
-    corners.append(points[front[-1]])
-    left_out = place_labels(axes, [points[i] for i in order], [names[i] for i in order], corners)
-    if left_out:
-        axes.annotate(
-            f"{left_out} points without a name: no room",
-            (0.99, 0.02),
-            xycoords="axes fraction",
-            ha="right",
-            fontsize=10,
-            color=GREY,
-        )
-    return figure
+    """See :func:`harness.render.front.draw_front`; the system that a report recommends is marked."""
+    from harness.recommend import recommend
+    from harness.render.front import LATENCY, draw_front
+
+    chosen = recommend(document, rows=rows).chosen
+    return draw_front(document, rows, LATENCY, chosen.row.cell.key.cell_id if chosen else "")
 
 
 def draw_stages(document: ResultDocument, rows: Sequence[Row], said: Verdict) -> Any:
@@ -332,7 +266,7 @@ def draw_stages(document: ResultDocument, rows: Sequence[Row], said: Verdict) ->
         axes.annotate(
             f"{number(left)} ms", (left, y), (6, 0), textcoords="offset points", va="center", fontsize=11
         )
-    axes.set_yticks(range(len(found)), [_short(row.label) for row, _ in found])
+    axes.set_yticks(range(len(found)), [short(row.label) for row, _ in found])
     axes.margins(x=0.14)
     axes.set_ylim(-0.6, len(found) - 0.4)
     axes.grid(visible=False, axis="y")
@@ -368,6 +302,13 @@ def draw_rerank_depth(document: ResultDocument, rows: Sequence[Row], said: Verdi
     return rerank_plot.draw_rerank_depth(document, rows, said)
 
 
+def draw_load(document: ResultDocument, rows: Sequence[Row], said: Verdict) -> Any:
+    """See :func:`harness.render.load_plot.draw_load`, which builds on this module."""
+    from harness.render import load_plot
+
+    return load_plot.draw_load(document, rows, said)
+
+
 def draw_thresholds(document: ResultDocument, rows: Sequence[Row], said: Verdict) -> Any:
     """See :func:`harness.render.threshold_plot.draw_thresholds`, which builds on this module."""
     from harness.render import threshold_plot
@@ -380,6 +321,7 @@ FIGURES = (
     Plot("quality_latency", "Quality of each system against its latency at p95", draw_quality_latency),
     Plot("latency_stages", "Median latency of each system by stage, stacked", draw_stages),
     Plot("rerank_depth", "Quality and latency against the depth of reranking", draw_rerank_depth),
+    Plot("load", "Latency at p95 and its waiting against the number of clients", draw_load),
     Plot(
         "thresholds", "Answers kept and false ones let through against the score threshold", draw_thresholds
     ),

@@ -10,7 +10,14 @@ from typing import Any, cast
 
 from rag_core.app.engines import check_engine, engine_for
 from rag_core.app.opening import closing, open_index, recorded
-from rag_core.app.settings import Asked, chain_of, read_settings, record_chain, service_for
+from rag_core.app.settings import (
+    Asked,
+    analyser_for,
+    chain_of,
+    read_settings,
+    record_chain,
+    service_for,
+)
 from rag_core.chunking import check_limits
 from rag_core.errors import InvalidArgumentError, StoreError
 from rag_core.index import Index
@@ -53,6 +60,7 @@ def ingest(source: Path, asked: Asked, say: Say, progress: Progress) -> IngestRe
         "max_tokens": _first(asked.chunk_tokens, settings.index.get("chunk_tokens"), CHUNK_TOKENS),
         "overlap": _first(asked.overlap, settings.index.get("overlap"), OVERLAP),
     }
+    analyser = analyser_for(settings)
     store = asked.store or settings.index.get("store", DEFAULT_STORE)
     _check(reading["max_tokens"], reading["overlap"])
     is_new = not Index.is_index(asked.index)
@@ -72,7 +80,7 @@ def ingest(source: Path, asked: Asked, say: Say, progress: Progress) -> IngestRe
     def build(embedder: EmbedProvider) -> IngestReport:
         if begun:  # by the provider before, which failed on the way
             shutil.rmtree(asked.index)
-        with closing(Index.create(asked.index, embedder, store=store)) as index:
+        with closing(Index.create(asked.index, embedder, store=store, analyser=analyser)) as index:
             begun.append(embedder)
             record_chain(asked.index, chain)
             return bring(index, embedder)

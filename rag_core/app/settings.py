@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from rag_core.analysis import Analyser
 from rag_core.chain import Pauses, members
-from rag_core.errors import ProviderUnavailableError
+from rag_core.errors import InvalidArgumentError, ProviderUnavailableError
 from rag_core.factory import NOTHING_AVAILABLE, SpecString, default_spec, get_embedder
 from rag_core.fallback import FallbackReranker
 from rag_core.fingerprint import Fingerprint
@@ -24,6 +25,7 @@ from rag_core.service_config import ServiceConfig, read_config
 __all__ = [
     "Asked",
     "Engine",
+    "analyser_for",
     "chain_of",
     "read_settings",
     "record_chain",
@@ -181,6 +183,22 @@ def search_options(settings: ServiceConfig, **given: Any) -> dict[str, Any]:
     file's, else nothing, so that the library's own defaults hold."""
     from_file = settings.search | {f"rerank_{name}": value for name, value in settings.rerank.items()}
     return from_file | {name: value for name, value in given.items() if value is not None}
+
+
+def analyser_for(settings: ServiceConfig) -> Analyser | None:
+    """How a new index reads words, where the file says it; None leaves the library's own way.
+
+    Raises:
+        InvalidArgumentError: neither ``language`` nor ``raw``, or ``raw`` with languages.
+    """
+    kind, languages = settings.index.get("analyser", "language"), settings.index.get("languages")
+    if kind not in ("language", "raw"):
+        raise InvalidArgumentError(f"[index] analyser is {kind!r}; accepted: language, raw")
+    if kind == "raw" and languages:
+        raise InvalidArgumentError('[index] analyser = "raw" knows no languages; leave one of the two out')
+    if kind == "raw":
+        return Analyser.raw()
+    return Analyser.for_languages(languages) if languages else None
 
 
 def _language_warnings(name: str, languages: Sequence[str], corpus: Sequence[str]) -> list[str]:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from harness.fusing import Lexical, fuse_lists
+from harness.fusing import Lexical, fuse_lists, keep_legs
+from harness.leg_lists import LegLists, legs_file
+from harness.results import CellKey
 from harness.stages import Job, Timed
 from rag_core.analysis import Analyser
 from rag_core.fusion import Leg, fuse
@@ -45,10 +47,23 @@ def test_lists_survive_the_file(tmp_path: Path, engine_name: str) -> None:
     assert set(lexical.evidence) == ({"q1", "q2"} if engine_name == "bm25" else set())
 
 
-def test_no_method_asks_no_evidence_is_worked_out() -> None:
+def test_evidence_is_worked_out_whatever_the_methods_because_tuning_reads_it() -> None:
     engine = get_lexical("bm25", DOCUMENTS, Analyser.raw())
     lexical = Lexical.of(job("rrf"), engine, found(engine))
-    assert (lexical.evidence, lexical.evidence_s) == ({}, [])
+    assert set(lexical.evidence) == {"q1", "q2"}
+    assert len(lexical.evidence_s) == 2
+
+
+def test_both_lists_are_left_beside_the_runs(tmp_path: Path) -> None:
+    engine = get_lexical("bm25", DOCUMENTS, Analyser.raw())
+    this = job("rrf")
+    this.runs, this.depth = tmp_path, 5
+    key = CellKey("d", "fake", "cpu", "fp32", "flat", "vector", "-")
+    lexical = Lexical.of(this, engine, found(engine))
+    keep_legs(this, key, near(), lexical)
+    read = LegLists.read(legs_file(tmp_path, key))
+    assert (read.depth, read.vector, read.evidence) == (5, near().rankings, lexical.evidence)
+    assert read.bm25 == found(engine).rankings
 
 
 def test_fused_lists_are_those_of_the_library_and_pay_for_the_evidence() -> None:

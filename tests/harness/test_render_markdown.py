@@ -27,8 +27,10 @@ def test_the_sections_in_order(document: ResultDocument) -> None:
     assert [line for line in text.splitlines() if line.startswith("#")] == [
         "# civic: 6 of 8 cells measured",
         "## Verdict",
+        "## Recommendation",
         "## Results",
         "## How sure",
+        "## Fusion",
         "## All metrics",
         "## nDCG@10 on the headline queries",
         "## Plots",

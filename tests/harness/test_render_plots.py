@@ -13,8 +13,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from harness.render.front import pareto
 from harness.render.placing import place_labels
-from harness.render.plots import FIGURES, pareto, write
+from harness.render.plots import FIGURES, write
 from harness.results import ResultDocument, StageTimes
 from harness.rows import make_rows
 from harness.summary import verdict
@@ -41,7 +42,7 @@ def test_plots_in_two_formats_without_that_of_rerank_depth(document: ResultDocum
     assert [path.name for path in paths] == [
         f"{figure.stem}.{suffix}"
         for figure in FIGURES
-        if figure.stem not in ("rerank_depth", "thresholds")  # no row was reranked or kept scores
+        if figure.stem not in ("rerank_depth", "thresholds", "load")  # what these show was not measured
         for suffix in ("svg", "png")
     ]
     for path in paths:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rag_core import Document, get_embedder, get_reranker
-from rag_core.errors import InvalidArgumentError
+from rag_core.errors import InvalidArgumentError, ProviderError
 from rag_core.fusion import rrf
 from rag_core.index import Index
 
@@ -155,3 +155,58 @@ def test_a_search_under_way_ends_with_the_version_it_began(tmp_path: Path) -> No
     thread.join()
     assert set(ids(found[0])) == {"ferry", "bus", "tax"}
     assert ids(index.hybrid_search("ferry")) == ["tax"]
+
+
+class Counted:
+    """The fake embedder, counting its calls; it fails where ``broken``."""
+
+    def __init__(self, broken: bool = False) -> None:
+        self._own, self.calls, self.broken = get_embedder("fake"), 0, broken
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own, name)
+
+    def embed(self, texts: Sequence[str], *, role: str = "document") -> Any:
+        self.calls += 1
+        if self.broken:
+            raise ProviderError("it is down")
+        return self._own.embed(texts, role=role)  # type: ignore[arg-type]
+
+
+def test_one_leg_alone_gives_the_order_of_that_leg(index: Index) -> None:
+    counted = Counted()
+    index = Index.open(index.path, counted)  # type: ignore[arg-type]
+    words = index.hybrid_search("ferry port", pipeline="bm25")
+    assert counted.calls == 0
+    assert ids(words) == list(index.bm25.top("ferry port", 50).doc_ids)
+    assert {hit.source for hit in words} == {"bm25"}
+    assert words.warnings == ()
+    assert words.fusion == {}
+    near = index.hybrid_search("ferry port", pipeline="vector")
+    wanted = index.store.search(counted.embed(["ferry port"], role="query")[0], 50)
+    assert ids(near) == list(wanted.doc_ids)
+    assert [hit.score for hit in near] == list(wanted.scores)
+    assert {hit.source for hit in near} == {"vector"}
+    assert "bm25" not in near.seconds
+    again = index.hybrid_search("ferry port", pipeline="vector", reranker=Recording())
+    assert ids(again) == ids(near)[::-1]
+    assert {hit.source for hit in again} == {"vector+rerank"}
+    assert ids(index.hybrid_search(" ", pipeline="vector")) == []
+
+
+def test_words_stand_in_for_vectors_that_fail(index: Index) -> None:
+    index = Index.open(index.path, Counted(broken=True))  # type: ignore[arg-type]
+    found = index.hybrid_search("ferry port", pipeline="vector")
+    assert found.degraded == "the vector leg failed, BM25 alone: it is down"
+    assert ids(found) == ids(index.hybrid_search("ferry port", pipeline="bm25"))
+    assert {hit.source for hit in found} == {"bm25"}
+
+
+def test_weights_of_the_legs(index: Index) -> None:
+    words = index.hybrid_search("ferry port", weights=[0, 1])
+    assert ids(words) == ids(index.hybrid_search("ferry port", pipeline="bm25"))
+    assert words.fusion["weights"] == {"vector": 0.0, "bm25": 1.0}
+    with pytest.raises(InvalidArgumentError, match="weights"):
+        index.hybrid_search("ferry port", weights=[1])
+    with pytest.raises(InvalidArgumentError, match="pipeline 'both'; accepted: hybrid, vector, bm25"):
+        index.hybrid_search("ferry port", pipeline="both")

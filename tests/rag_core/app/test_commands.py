@@ -133,3 +133,12 @@ def test_chunks_are_as_long_as_the_option_or_the_file_says() -> None:
         ingest(folder, Asked(Path(name), provider="fake", chunk_tokens=tokens), quiet, quiet)
         longest[name] = max(len(d.text.split()) for d in Index.open(name).documents.values())
     assert 20 < longest["file"] <= 40 < longest["option"] <= 100
+
+
+def test_a_new_index_reads_words_as_the_file_says() -> None:
+    Path("rag.toml").write_text('[index]\nanalyser = "raw"\n')
+    ingest(corpus(2), Asked(Path("raw"), provider="fake"), quiet, quiet)
+    Path("rag.toml").write_text('[index]\nlanguages = ["pt"]\n')
+    ingest(corpus(2), Asked(Path("pt"), provider="fake"), quiet, quiet)
+    assert "stop-words" not in stats(Asked(Path("raw")))["lexical"]["analyser"]
+    assert stats(Asked(Path("pt")))["lexical"]["analyser"].endswith("snowball(pt)")

@@ -10,6 +10,7 @@ import pytest
 from rag_core import get_embedder
 from rag_core.app import settings
 from rag_core.app.settings import (
+    analyser_for,
     chain_of,
     read_settings,
     record_chain,
@@ -152,3 +153,17 @@ def test_the_record_is_not_written_again_when_nothing_has_changed(tmp_path: Path
     assert path.stat().st_ino == before
     record_chain(tmp_path, ["fake-jina"])
     assert json.loads(path.read_text()) == {"chain": ["fake-jina"]}
+
+
+def test_how_a_new_index_reads_words() -> None:
+    assert analyser_for(ServiceConfig()) is None
+    told = analyser_for(ServiceConfig(index={"languages": ["pt"]}))
+    assert told is not None
+    assert told.config() == {"languages": ["pt"], "stem": True, "stop": True}
+    raw = analyser_for(ServiceConfig(index={"analyser": "raw"}))
+    assert raw is not None
+    assert raw.config() == {"languages": [], "stem": False, "stop": False}
+    with pytest.raises(InvalidArgumentError, match="analyser is 'magic'; accepted: language, raw"):
+        analyser_for(ServiceConfig(index={"analyser": "magic"}))
+    with pytest.raises(InvalidArgumentError, match="knows no languages"):
+        analyser_for(ServiceConfig(index={"analyser": "raw", "languages": ["pt"]}))
