@@ -64,7 +64,7 @@ class Diary:
         return [int(path.name) for path in self.folder.iterdir() if path.name != "slow"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def diary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Diary]:
     """The embedder ``diary`` in this process and all that it starts."""
     code = tmp_path_factory.mktemp("plugin")
@@ -82,7 +82,7 @@ def diary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Diary]:
         yield Diary(folder)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster(diary: Diary) -> Iterator[Any]:
     """A head and one more node, each with processes of its own."""
     cluster_utils = pytest.importorskip("ray.cluster_utils")
