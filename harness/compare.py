@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.config import FREE_SETTINGS
 from harness.noise import shift
+from harness.provenance import machine_name, machine_of
 from harness.results import CellResult, ResultDocument
 from harness.rows import clean, labels, metric_names, paired
 
@@ -124,13 +125,17 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class CellPair:
-    """A cell that stands in both results."""
+    """A cell that stands in both results.
+
+    ``machines`` names those of a pair that was not measured on one: its times are not compared.
+    """
 
     label: str
     old: CellResult
     new: CellResult
     mismatches: tuple[Mismatch, ...] = ()
     changes: tuple[Change, ...] = ()
+    machines: str = ""
 
     @property
     def verdict(self) -> str:
@@ -207,18 +212,30 @@ def compare_clean(
     """
     pairs, only_old, only_new = _match(old.cells, new.cells)
     old_names, new_names = labels([c.key for c in old.cells]), labels([c.key for c in new.cells])
+    cells = tuple(
+        CellPair(
+            new_names[b.key.cell_id],
+            a,
+            b,
+            tuple(_cell_mismatches(a, b)),
+            machines="" if allow_other_machine else _machines(a, old, b, new),
+        )
+        for a, b in pairs
+    )
     made = Comparison(
         old=f"{old.name} of {old.created}",
         new=f"{new.name} of {new.created}",
         mismatches=tuple(_document_mismatches(old, new)),
         speed_mismatches=() if allow_other_machine else tuple(_speed_mismatches(old, new)),
-        cells=tuple(
-            CellPair(new_names[b.key.cell_id], a, b, tuple(_cell_mismatches(a, b))) for a, b in pairs
-        ),
+        cells=cells,
         only_old=tuple(old_names[cell.key.cell_id] for cell in only_old),
         only_new=tuple(new_names[cell.key.cell_id] for cell in only_new),
         only_old_measured=tuple(old_names[cell.key.cell_id] for cell in only_old if cell.status == "ok"),
-        notes=(*_notes(old, new), *(_other_machine(old, new) if allow_other_machine else ())),
+        notes=(
+            *_notes(old, new),
+            *(_other_machine(old, new) if allow_other_machine else ()),
+            *(f"{one.label}: its times are not compared: {one.machines}" for one in cells if one.machines),
+        ),
     )
     if made.mismatches:
         return made
@@ -306,6 +323,16 @@ def _hash_mismatches(old: CellResult, new: CellResult) -> Iterator[Mismatch]:
         yield replace(found, field=f"hash of the {found.field}")
 
 
+def _machines(a: CellResult, old: ResultDocument, b: CellResult, new: ResultDocument) -> str:
+    """The machines of a pair that was not measured on one, where a cell says so itself."""
+    if a.environment is b.environment is None:
+        return ""  # those of the documents: named once, for all cells
+    first, second = machine_of(a, old), machine_of(b, new)
+    if not list(_differing(MACHINE, first, second)):
+        return ""
+    return f"{machine_name(first)} / {machine_name(second)}"
+
+
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, value in values.items():
@@ -352,6 +379,8 @@ def _with_changes(
     if not made.speed_mismatches:
         for place in usable:
             pair = made.cells[place]
+            if pair.machines:
+                continue
             found[place] += [c for name in speed if (c := speed_change(pair.old, pair.new, name, seed))]
     return tuple(replace(pair, changes=tuple(changes)) for pair, changes in zip(made.cells, found))
 
