@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from harness.config import FREE_SETTINGS
+from harness.mismatch import (
+    Mismatch,
+    cell_mismatches,
+    document_mismatches,
+    machines_of,
+    notes_of,
+    other_machine,
+    speed_mismatches,
+)
 from harness.noise import shift
-from harness.provenance import machine_name, machine_of
 from harness.results import CellResult, ResultDocument
 from harness.rows import clean, labels, metric_names, paired
 
@@ -52,29 +58,6 @@ DRIFT |= {"peak_rss_bytes": 0.05}
 SHORT_S, SHORT_NOISE = 1.0, 1.0
 #: A change of a quality mean up to this is rounding.
 ROUNDING = 1e-6
-#: Settings that move times only, and settings that move no figure at all.
-SPEED_SETTINGS = ("threads",)
-IDLE_SETTINGS = ("metrics", "warmup", "repeats", "min_samples", "seed")
-#: Parts of ``CellResult.settings`` that only describe: how often was timed, sizes, what a check found.
-IDLE_CELL_SETTINGS = (
-    "rounds",
-    "bm25.n_documents",
-    "bm25.n_empty",
-    "bm25.n_terms",
-    "self_check",
-    "replayed",
-    "mean_weights",
-)
-MACHINE = ("cpu_model", "cpus_usable", "os", "architecture", "threads")
-
-
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """A field that must be equal and is not."""
-
-    field: str
-    old: Any
-    new: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,23 +200,23 @@ def compare_clean(
             new_names[b.key.cell_id],
             a,
             b,
-            tuple(_cell_mismatches(a, b)),
-            machines="" if allow_other_machine else _machines(a, old, b, new),
+            tuple(cell_mismatches(a, b)),
+            machines="" if allow_other_machine else machines_of(a, old, b, new),
         )
         for a, b in pairs
     )
     made = Comparison(
         old=f"{old.name} of {old.created}",
         new=f"{new.name} of {new.created}",
-        mismatches=tuple(_document_mismatches(old, new)),
-        speed_mismatches=() if allow_other_machine else tuple(_speed_mismatches(old, new)),
+        mismatches=tuple(document_mismatches(old, new)),
+        speed_mismatches=() if allow_other_machine else tuple(speed_mismatches(old, new)),
         cells=cells,
         only_old=tuple(old_names[cell.key.cell_id] for cell in only_old),
         only_new=tuple(new_names[cell.key.cell_id] for cell in only_new),
         only_old_measured=tuple(old_names[cell.key.cell_id] for cell in only_old if cell.status == "ok"),
         notes=(
-            *_notes(old, new),
-            *(_other_machine(old, new) if allow_other_machine else ()),
+            *notes_of(old, new),
+            *(other_machine(old, new) if allow_other_machine else ()),
             *(f"{one.label}: its times are not compared: {one.machines}" for one in cells if one.machines),
         ),
     )
@@ -272,95 +255,6 @@ def _same_key(a: CellResult, b: CellResult) -> bool:
 def _same_but_dtype(a: CellResult, b: CellResult) -> bool:
     unknown = any(cell.status != "ok" and cell.key.dtype == "-" for cell in (a, b))
     return unknown and replace(a.key, dtype="-").cell_id == replace(b.key, dtype="-").cell_id
-
-
-def _differing(names: Iterable[str], old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Mismatch]:
-    for name in names:
-        if old.get(name) != new.get(name):
-            yield Mismatch(name, old.get(name), new.get(name))
-
-
-def _document_mismatches(old: ResultDocument, new: ResultDocument) -> Iterator[Mismatch]:
-    for found in _differing(
-        ("corpus", "queries", "qrels"), old.dataset.get("hash", {}), new.dataset.get("hash", {})
-    ):
-        yield replace(found, field=f"data set: hash of {found.field}")
-    if old.dataset.get("query_ids") != new.dataset.get("query_ids"):
-        a, b = (len(d.dataset.get("query_ids", ())) for d in (old, new))
-        yield Mismatch("data set: judged queries", f"{a} queries", f"{b} queries")
-    free = {*FREE_SETTINGS, *SPEED_SETTINGS, *IDLE_SETTINGS}
-    names = [name for name in dict.fromkeys((*old.spec, *new.spec)) if name not in free]
-    for found in _differing(names, old.spec, new.spec):
-        yield replace(found, field=f"setting {found.field}")
-    if old.spec == new.spec and old.spec_digest != new.spec_digest:  # a setting that is not recorded
-        yield Mismatch("digest of the settings", old.spec_digest, new.spec_digest)
-
-
-def _speed_mismatches(old: ResultDocument, new: ResultDocument) -> Iterator[Mismatch]:
-    yield from _differing(SPEED_SETTINGS, old.spec, new.spec)
-    known = list(_differing(MACHINE, old.environment, new.environment))
-    yield from known or _differing(("machine_fingerprint",), old.environment, new.environment)
-
-
-def _cell_mismatches(old: CellResult, new: CellResult) -> Iterator[Mismatch]:
-    """Differences of identity and settings between two measured cells."""
-    if old.status != "ok" or new.status != "ok":
-        return
-    for name in ("fingerprint", "settings"):
-        a, b = _flat(getattr(old, name) or {}), _flat(getattr(new, name) or {})
-        # the digest follows from the other fields: it is named only where they are all equal
-        idle = {*IDLE_CELL_SETTINGS, "digest"}
-        fields = [f for f in dict.fromkeys((*a, *b)) if idle.isdisjoint((f, f.partition(".")[0]))]
-        found = list(_differing(fields, a, b)) or list(_differing(("digest",), a, b))
-        yield from (replace(m, field=f"{name} {m.field}") for m in found)
-    yield from _hash_mismatches(old, new)
-
-
-def _hash_mismatches(old: CellResult, new: CellResult) -> Iterator[Mismatch]:
-    """Other weights or another tokenizer under the same fingerprint; earlier results record neither."""
-    a, b = (cell.runtime.get("hashes") or {} for cell in (old, new))
-    for found in _differing([name for name in a if name in b], a, b):
-        yield replace(found, field=f"hash of the {found.field}")
-
-
-def _machines(a: CellResult, old: ResultDocument, b: CellResult, new: ResultDocument) -> str:
-    """The machines of a pair that was not measured on one, where a cell says so itself."""
-    if a.environment is b.environment is None:
-        return ""  # those of the documents: named once, for all cells
-    first, second = machine_of(a, old), machine_of(b, new)
-    if not list(_differing(MACHINE, first, second)):
-        return ""
-    return f"{machine_name(first)} / {machine_name(second)}"
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            out |= _flat(value, f"{prefix}{name}.")
-        else:
-            out[f"{prefix}{name}"] = value
-    return out
-
-
-def _notes(old: ResultDocument, new: ResultDocument) -> Iterator[str]:
-    packages = [dict(d.environment.get("packages") or {}) for d in (old, new)]
-    for found in _differing(sorted({*packages[0], *packages[1]}), *packages):
-        yield f"package {found.field}: {found.old or 'absent'} / {found.new or 'absent'}"
-    revisions = [(d.environment.get("git") or {}).get("revision") for d in (old, new)]
-    if revisions[0] != revisions[1]:
-        yield "revision: {} / {}".format(*(str(r)[:12] if r else "unknown" for r in revisions))
-    codes = [d.environment.get("code") for d in (old, new)]
-    if all(codes) and codes[0] != codes[1]:
-        yield f"code of this project: digest {codes[0]} / {codes[1]}"
-    for which, document in (("old", old), ("new", new)):
-        if document.status != "complete":
-            yield f"the {which} result is not complete: {document.status}"
-
-
-def _other_machine(old: ResultDocument, new: ResultDocument) -> Iterator[str]:
-    for found in _speed_mismatches(old, new):
-        yield f"times and memory are compared although {found.field} differs: {found.old} / {found.new}"
 
 
 def _with_changes(
