@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.config import FREE_SETTINGS
+from harness.config import FREE_SETTINGS, LATER_SETTINGS
 from harness.noise import shift
 from harness.results import CellResult, ResultDocument
 from harness.rows import clean, labels, metric_names, paired
@@ -64,6 +64,8 @@ IDLE_CELL_SETTINGS = (
     "replayed",
     "mean_weights",
 )
+#: Parts of ``CellResult.settings`` that earlier versions did not record, with what they then were.
+LATER_CELL_SETTINGS = {"bm25.scorer": "numpy"}
 MACHINE = ("cpu_model", "cpus_usable", "os", "architecture", "threads")
 
 
@@ -223,7 +225,7 @@ def compare_clean(
     if made.mismatches:
         return made
     names = list(dict.fromkeys([*metric_names(old), *metric_names(new)])) if metrics is None else metrics
-    seed = int(new.spec.get("seed") or 0)
+    seed = new.seed
     return replace(made, cells=_with_changes(made, names, speed, seed))
 
 
@@ -273,7 +275,8 @@ def _document_mismatches(old: ResultDocument, new: ResultDocument) -> Iterator[M
         yield Mismatch("data set: judged queries", f"{a} queries", f"{b} queries")
     free = {*FREE_SETTINGS, *SPEED_SETTINGS, *IDLE_SETTINGS}
     names = [name for name in dict.fromkeys((*old.spec, *new.spec)) if name not in free]
-    for found in _differing(names, old.spec, new.spec):
+    # an earlier version lacks what it could not do: it ran as is done now where that is not asked for
+    for found in _differing(names, *({**LATER_SETTINGS, **document.spec} for document in (old, new))):
         yield replace(found, field=f"setting {found.field}")
     if old.spec == new.spec and old.spec_digest != new.spec_digest:  # a setting that is not recorded
         yield Mismatch("digest of the settings", old.spec_digest, new.spec_digest)
@@ -290,7 +293,7 @@ def _cell_mismatches(old: CellResult, new: CellResult) -> Iterator[Mismatch]:
     if old.status != "ok" or new.status != "ok":
         return
     for name in ("fingerprint", "settings"):
-        a, b = _flat(getattr(old, name) or {}), _flat(getattr(new, name) or {})
+        a, b = (_recorded(_flat(getattr(cell, name) or {})) for cell in (old, new))
         # the digest follows from the other fields: it is named only where they are all equal
         idle = {*IDLE_CELL_SETTINGS, "digest"}
         fields = [f for f in dict.fromkeys((*a, *b)) if idle.isdisjoint((f, f.partition(".")[0]))]
@@ -304,6 +307,13 @@ def _hash_mismatches(old: CellResult, new: CellResult) -> Iterator[Mismatch]:
     a, b = (cell.runtime.get("hashes") or {} for cell in (old, new))
     for found in _differing([name for name in a if name in b], a, b):
         yield replace(found, field=f"hash of the {found.field}")
+
+
+def _recorded(values: dict[str, Any]) -> dict[str, Any]:
+    """``values`` with those of :data:`LATER_CELL_SETTINGS` that stand in a part it has."""
+    parts = {name.partition(".")[0] for name in values}
+    later = {name: value for name, value in LATER_CELL_SETTINGS.items() if name.partition(".")[0] in parts}
+    return {**later, **values}
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -214,7 +214,7 @@ def _closeness(
     document: ResultDocument, best: Candidate, candidates: Sequence[Candidate], margins: Mapping[str, float]
 ) -> dict[str, tuple[Closeness, ...]]:
     """Cell id → how it stands to the best, one per margin."""
-    seed = int(document.spec.get("seed") or 0)
+    seed = document.seed
     main = next(iter(margins))
     others = [one for one in candidates if not one.never and one is not best]
     # the cells that the verdict compares, in its order, so that both read the same resampling

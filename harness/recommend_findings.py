@@ -12,7 +12,7 @@ from harness.pairwise import FEWEST, OPEN, WORSE
 from harness.pairwise_findings import about
 from harness.power import queries_needed
 from harness.recommend import BASELINE, STAND_IN, Candidate, Closeness, Recommendation
-from harness.render.format import interval, megabytes, number, score, seconds, signed
+from harness.render.format import interval, listed, megabytes, number, score, seconds, signed
 from harness.summary import metric_title
 
 __all__ = ["recommendation_sentences"]
@@ -132,7 +132,7 @@ def _nothing(found: Recommendation) -> list[str]:
         other = max(kept, key=lambda one: one.mean)
         worst = next(each for each in other.closeness if not each.ok)
         gap = worst.difference
-        may = f", which may be worse than the best by {score(gap.upper)}" if gap and gap.upper else ""
+        may = f", which may be worse than the best by up to {score(gap.upper)}" if gap and gap.upper else ""
         out.append(
             f"Of those that keep every limit, {_name(other)} ({score(other.mean)}) is the best{may}: "
             f"--margin {worst.metric}=NUMBER above that accepts it."
@@ -142,7 +142,7 @@ def _nothing(found: Recommendation) -> list[str]:
 
 def _missed(limit: Limit, value: float | None) -> str:
     excess = limit.excess(value)
-    more = f", {100 * excess:.0f} % beyond" if value is not None and 0.005 <= excess < 100 else ""
+    more = f", {100 * excess:,.0f} % beyond" if value is not None and 0.005 <= excess < 100 else ""
     return f"{limit.figure.name} {show(value, limit.figure.form)} against {limit.option}{more}"
 
 
@@ -157,7 +157,7 @@ def _by_limit(found: Recommendation) -> list[str]:
             if held == limit
         ]
         if broken:
-            out.append(f"Left out by {limit.option} ({limit.figure.name}): {_listed(broken)}.")
+            out.append(f"Left out by {limit.option} ({limit.figure.name}): {listed(broken, MOST_NAMED)}.")
     return out
 
 
@@ -173,9 +173,9 @@ def _by_margin(found: Recommendation) -> list[str]:
         ]
         title = metric_title(name)
         if worse := [_gap(one, each) for one, each in judged if each.verdict == WORSE]:
-            out.append(f"Worse than the best by more than {margin:g} {title}: {_listed(worse)}.")
+            out.append(f"Worse than the best by more than {margin:g} {title}: {listed(worse, MOST_NAMED)}.")
         if still_open := [(one, each) for one, each in judged if each.verdict == OPEN]:
-            named = _listed([_gap(one, each) for one, each in still_open])
+            named = listed([_gap(one, each) for one, each in still_open], MOST_NAMED)
             more = _would_show(found, [one for one, _ in still_open], name, margin)
             out.append(f"Not shown to be within {margin:g} {title} of the best: {named}{more}.")
     return out
@@ -212,7 +212,7 @@ def _never(found: Recommendation) -> list[str]:
     )
     out = []
     for reason, pairs in groupby(left, key=lambda pair: pair[0]):
-        names = _listed([name for _, name in pairs])
+        names = listed([name for _, name in pairs], MOST_NAMED)
         if reason in (BASELINE, STAND_IN):
             out.append(f"Never recommended: {names} ({reason}).")
         else:
@@ -255,9 +255,3 @@ def _speed(found: Recommendation) -> Iterable[str]:
     both = f"{show(first.row.speed(name), seconds)} against {show(second.row.speed(name), seconds)}"
     verb = "is more than" if moved.beyond_noise else "is within"
     yield f"Its lead in {found.figure} over {_name(second)} ({both}) {verb} the noise of this run."
-
-
-def _listed(names: Sequence[str]) -> str:
-    if len(names) <= MOST_NAMED:
-        return ", ".join(names)
-    return f"{', '.join(names[: MOST_NAMED - 1])} and {len(names) - MOST_NAMED + 1} others"

@@ -46,6 +46,8 @@ class Verdict:
         headline_change: relative change against the baseline on the headline queries.
         equals: ids of the cells that cannot be told apart from the winner, best first.
         cautions: the last of ``sentences``: what limits the verdict.
+        details: those of ``sentences`` that tell of parts of the queries: for the report, which has tables
+            of them; no warning is among them.
     """
 
     sentences: tuple[str, ...]
@@ -57,6 +59,14 @@ class Verdict:
     headline_change: float | None = None
     equals: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
+
+    @property
+    def lead(self) -> tuple[str, ...]:
+        """For a terminal: all but the details, and where those stand."""
+        left = len(self.details)
+        more = f"{_count(left, 'further finding stands', 'further findings stand')} in the report."
+        return (*(one for one in self.sentences if one not in self.details), *([more] if left else []))
 
 
 def metric_title(name: str) -> str:
@@ -84,20 +94,20 @@ def verdict(document: ResultDocument, metric: str | None = None) -> Verdict:
     others = sorted(
         (row for row in rows if row.ok and row is not best and not row.doubt), key=lambda r: -_mean(r)
     )
-    seed = int(document.spec.get("seed") or 0)
+    seed = document.seed
     pairs = all_pairs([row.cell for row in (best, *others)], metric, seed)
     apart = {pair.other: pair for pair in pairs if pair.better == best.cell.key.cell_id}
     equals = [row for row in others if not (pair := apart.get(row.cell.key.cell_id)) or not pair.sure]
     baseline = next((row for row in rows if row.is_baseline and row.ok), None)
     change = _headline_change(best, baseline)
+    details = (*overlap_sentences(document, rows, metric), *tag_sentences(document, rows, metric))
     sentences = [
         _winner_sentence(document, best, metric, doubted),
         *_baseline_sentences(best, baseline, rows, change, apart),
         *rival_sentences(others, apart, equals),
         *margin_sentences(others, apart, parse_margins(document.spec.get("margins") or ()).get(metric)),
         *rerank_sentences(rows, best, metric, seed),
-        *overlap_sentences(document, rows, metric),
-        *tag_sentences(document, rows, metric),
+        *details,
         *_cost_sentences(best, baseline, equals),
         *agreement_sentences(document),
         *audit_sentences(document, rows),
@@ -113,6 +123,7 @@ def verdict(document: ResultDocument, metric: str | None = None) -> Verdict:
         headline_change=change,
         equals=tuple(row.cell.key.cell_id for row in equals),
         cautions=cautions,
+        details=details,
     )
 
 
@@ -237,7 +248,7 @@ def reasons(rows: Iterable[Row]) -> dict[str, list[str]]:
 
 def _fusion_cautions(document: ResultDocument, rows: Sequence[Row], metric: str) -> Iterable[str]:
     """Hybrid cells that score below the better of their two legs; where surely so, the leg to use."""
-    for one in fusion_rows(rows, metric, int(document.spec.get("seed") or 0)):
+    for one in fusion_rows(rows, metric, document.seed):
         gap = one.to_better
         # the baseline's vectors know nothing on purpose: that fusing them loses is no finding
         if one.row.is_baseline or gap is None or gap.mean > -LEAST_DIFFERENCE:
