@@ -9,6 +9,7 @@ from pathlib import Path
 from harness.datasets import Dataset, load_dataset
 from harness.formats.reading import DataError, shown
 from harness.formats.trec import escaped_id, read_run
+from harness.metrics import Metric
 from harness.render.format import score, signed
 from harness.results import CellKey, CellResult, ResultDocument, file_name, load_result
 from harness.rows import labels, main_metric
@@ -44,7 +45,7 @@ def query_lines(
         DataError, ResultError: a file cannot be read.
     """
     document = load_result(result)
-    metric = metric or main_metric(document)
+    metric = str(Metric.parse(metric)) if metric else main_metric(document)
     cell = find_cell(document, system)
     other = find_cell(document, against) if against else lexical_cell(document)
     other = None if other is cell else other

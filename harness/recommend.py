@@ -30,6 +30,7 @@ NONE = "-"
 BASELINE = "the baseline"
 STAND_IN = "a stand-in that nobody would run"
 UNMEASURED = "not measured"
+USELESS = "no relevant document among its answers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,9 @@ def _never(row: Row) -> str:
     if row.is_baseline:
         return BASELINE
     names = (row.cell.key.provider, row.cell.key.reranker)
-    return STAND_IN if any(_is_stand_in(name) for name in names) else ""
+    if any(_is_stand_in(name) for name in names):
+        return STAND_IN
+    return "" if row.cell.mean(row.main) else USELESS
 
 
 def _is_stand_in(text: str) -> bool:

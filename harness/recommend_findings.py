@@ -12,7 +12,7 @@ from harness.pairwise import FEWEST, OPEN, WORSE
 from harness.pairwise_findings import about
 from harness.power import queries_needed
 from harness.recommend import BASELINE, STAND_IN, Candidate, Closeness, Recommendation
-from harness.render.format import interval, listed, megabytes, number, score, seconds, signed
+from harness.render.format import count, interval, listed, megabytes, number, score, seconds, signed
 from harness.summary import metric_title
 
 __all__ = ["recommendation_sentences"]
@@ -63,7 +63,7 @@ def _chosen(found: Recommendation, chosen: Candidate) -> list[str]:
     n = len(found.document.dataset.get("query_ids", ()))
     own = (
         f"{metric_title(found.metric)} {score(value.mean)} (95 % interval "
-        f"{interval(value.low, value.high)}, {n} judged queries)"
+        f"{interval(value.low, value.high)}, {count(n, 'judged query', 'judged queries')})"
     )
     first = f"Recommended: {_name(chosen)}: {own}, {_figures(chosen, found.usd_per_hour)}."
     kept = ", and keep every limit" if found.limits else ""
@@ -76,6 +76,8 @@ def _chosen(found: Recommendation, chosen: Candidate) -> list[str]:
             f"It is {itself}the {WORD[found.prefer]} ({found.figure}) of the {many} that are not worse "
             f"than the best by more than {_margins(found)}{kept}."
         )
+    elif _is_alone(found):
+        why = "No other system was measured that may be recommended: there was no choice."
     elif chosen is best:
         also = " and keeps every limit" if found.limits else ""
         why = f"It is the best{also}; no other that does is shown to be within {_margins(found)} of it."
@@ -83,6 +85,10 @@ def _chosen(found: Recommendation, chosen: Candidate) -> list[str]:
     else:
         why = f"It alone is not worse than the best by more than {_margins(found)}, and keeps every limit."
     return [first, why]
+
+
+def _is_alone(found: Recommendation) -> bool:
+    return sum(not one.never for one in found.candidates) == 1
 
 
 def _given_up(found: Recommendation, chosen: Candidate) -> list[str]:
@@ -96,9 +102,10 @@ def _given_up(found: Recommendation, chosen: Candidate) -> list[str]:
             continue
         upper = f"at most {score(max(0.0, gap.upper))} at 95 %" if gap.upper is not None else UNKNOWN
         out.append(
-            f"Against the best, {_name(best)} ({score(best.row.cell.mean(one.metric))}), it gives up "
-            f"{signed(gap.mean)} {metric_title(one.metric)} (95 % interval {signed(gap.low)} to "
-            f"{signed(gap.high)}; {upper}, margin {one.margin:g})."
+            f"Against the best, {_name(best)} ({score(best.row.cell.mean(one.metric))}), it "
+            f"{'gains' if gap.mean < 0 else 'gives up'} {score(abs(gap.mean))} {metric_title(one.metric)} "
+            f"(95 % interval of what is given up {signed(gap.low)} to {signed(gap.high)}; {upper}, "
+            f"margin {one.margin:g})."
         )
     out.append(f"The best has {_figures(best, found.usd_per_hour)}.")
     return out
@@ -119,9 +126,10 @@ def _nothing(found: Recommendation) -> list[str]:
         known = [value for value in values if value is not None]
         end = (min if limit.is_most else max)(known, default=None)
         lowest = "least" if limit.is_most else "most"
+        hint = f": {limit.figure.measured_by}" if end is None and limit.figure.measured_by else ""
         out.append(
             f"{limit.option} binds: it leaves out every one of them ({limit.figure.name} "
-            f"{show(end, limit.figure.form)}{f' at {lowest}' if end is not None else ' of any'})."
+            f"{show(end, limit.figure.form)}{f' at {lowest}' if end is not None else ' of any'}){hint}."
         )
     if not found.binding:
         out.append("No limit alone binds: each of them leaves out some.")
@@ -225,10 +233,20 @@ def _never(found: Recommendation) -> list[str]:
 
 
 def _how_sure(found: Recommendation) -> Iterable[str]:
+    if not _is_alone(found):
+        yield from _tested(found)
+    yield from _speed(found)
+    lost = found.chosen.row.cell.counts.get("n_failed", 0) if found.chosen else 0
+    if lost and found.chosen:
+        yield f"{_name(found.chosen)}: {count(lost, 'query', 'queries')} failed and count 0."
+
+
+def _tested(found: Recommendation) -> Iterable[str]:
     n = len(found.document.dataset.get("query_ids", ()))
     if n < FEWEST:
         yield (
-            f"How sure: {n} judged queries are too few to show of any system that it is close to the best; "
+            f"How sure: {count(n, 'judged query is', 'judged queries are')} too few to show of any system "
+            "that it is close to the best; "
             f"{FEWEST} are the least."
         )
     else:
@@ -236,10 +254,6 @@ def _how_sure(found: Recommendation) -> Iterable[str]:
             "How sure: a system that is worse by more than the margin passes this test in at most 5 % of "
             f"runs like this one ({n} queries); each was tested on its own."
         )
-    yield from _speed(found)
-    lost = found.chosen.row.cell.counts.get("n_failed", 0) if found.chosen else 0
-    if lost and found.chosen:
-        yield f"{_name(found.chosen)}: {lost} queries failed and count 0."
 
 
 def _speed(found: Recommendation) -> Iterable[str]:

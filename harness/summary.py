@@ -13,7 +13,7 @@ from harness.metrics import Metric
 from harness.naming import provider_name
 from harness.pairwise import Pair, all_pairs
 from harness.pairwise_findings import evidence, margin_sentences, rival_sentences, tally, would_tell
-from harness.render.format import interval, megabytes, percent, score, seconds
+from harness.render.format import count, interval, megabytes, percent, score, seconds
 from harness.rerank_findings import rerank_sentences
 from harness.results import ResultDocument
 from harness.rows import Difference, Row, clean, main_metric, make_rows, strata
@@ -65,7 +65,7 @@ class Verdict:
     def lead(self) -> tuple[str, ...]:
         """For a terminal: all but the details, and where those stand."""
         left = len(self.details)
-        more = f"{_count(left, 'further finding stands', 'further findings stand')} in the report."
+        more = f"{count(left, 'further finding stands', 'further findings stand')} in the report."
         return (*(one for one in self.sentences if one not in self.details), *([more] if left else []))
 
 
@@ -141,7 +141,8 @@ def _winner_sentence(document: ResultDocument, best: Row, metric: str, doubted: 
     found = best.cell.metrics[metric]
     bounds = interval(found.low, found.high)
     n = len(document.dataset.get("query_ids", ()))
-    own = f"{metric_title(metric)} {score(found.mean)} (95 % interval {bounds}, {n} judged queries)"
+    judged = count(n, "judged query", "judged queries")
+    own = f"{metric_title(metric)} {score(found.mean)} (95 % interval {bounds}, {judged})"
     if doubted and _mean(doubted[0]) > _mean(best):
         above = f"{doubted[0].label} scores highest ({score(_mean(doubted[0]))}) but is not recommended"
         return f"{above}: {doubted[0].doubt}. Next is {best.label}: {own}."
@@ -179,8 +180,8 @@ def _baseline_sentences(
     if best.headline is not None and baseline.headline is not None:
         relative = f" ({percent(change)})" if change is not None else ""
         out.append(
-            f"On the {best.headline_n} headline queries it reaches {score(best.headline)} "
-            f"against the baseline's {score(baseline.headline)}{relative}."
+            f"On the {count(best.headline_n, 'headline query', 'headline queries')} it reaches "
+            f"{score(best.headline)} against the baseline's {score(baseline.headline)}{relative}."
         )
     return out
 
@@ -219,7 +220,7 @@ def _cautions(document: ResultDocument, rows: Sequence[Row], metric: str) -> Ite
         yield f"The run is not complete ({document.status}): what follows may still change."
     without = document.dataset.get("n_without_relevant") or 0
     if without:
-        yield f"{_count(without, 'query has', 'queries have')} no relevant document and no part in the means."
+        yield f"{count(without, 'query has', 'queries have')} no relevant document and no part in the means."
     failed = [row for row in rows if row.cell.status == "failed"]
     skipped = [row for row in rows if row.cell.status == "skipped"]
     for what, chosen in (("failed", failed), ("could not run here", skipped)):
@@ -229,13 +230,9 @@ def _cautions(document: ResultDocument, rows: Sequence[Row], metric: str) -> Ite
     for row in rows:
         lost = row.cell.counts.get("n_failed", 0)
         if row.cell.status == "ok" and lost:
-            yield f"{row.label}: {_count(lost, 'query', 'queries')} failed and count 0."
+            yield f"{row.label}: {count(lost, 'query', 'queries')} failed and count 0."
     yield from _fusion_cautions(document, rows, metric)
     yield from _warnings(document, rows, metric)
-
-
-def _count(n: int, one: str, many: str) -> str:
-    return f"{n} {one if n == 1 else many}"
 
 
 def reasons(rows: Iterable[Row]) -> dict[str, list[str]]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 __all__ = [
     "MISSING",
     "corrected_p",
+    "count",
     "figure",
     "interval",
     "listed",
@@ -92,6 +93,11 @@ def p_value(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return MISSING
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def count(n: int, one: str, many: str) -> str:
+    """``1 query`` or ``24 queries``."""
+    return f"{n:,} {one if n == 1 else many}"
 
 
 def corrected_p(value: float) -> str:
