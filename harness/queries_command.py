@@ -140,7 +140,9 @@ class _Side:
     def read(cls, cell: CellResult, document: ResultDocument, runs: Path, metric: str) -> _Side:
         path = runs / f"{file_name(cell.key)}.run"
         if not path.exists():
-            raise DataError(path, None, "no such run file; accepted: the folder that bench run wrote")
+            raise DataError(
+                path, None, "no such run file; accepted: the folder that bench run wrote, with its runs/"
+            )
         found = read_run(path).rankings
         label = labels([one.key for one in document.cells])[cell.key.cell_id]
         ids = {query_id: ranking.doc_ids for query_id, ranking in found.items()}

@@ -157,10 +157,12 @@ def recommend(
         rows: of ``document`` and ``metric``, where they have been made already.
 
     Raises:
-        InvalidArgumentError: a metric that was not measured, a bad margin, or an unknown preference.
+        InvalidArgumentError: a metric that was not measured, a bad margin or price, or an unknown preference.
     """
     if prefer not in PREFER:
         raise InvalidArgumentError(f"--prefer {prefer!r}; accepted: {', '.join(PREFER)}")
+    if usd_per_hour is not None and not 0 <= usd_per_hour < math.inf:
+        raise InvalidArgumentError(f"--usd-per-hour {usd_per_hour:g}; accepted: a finite number from 0")
     metric = metric or main_metric(document)
     wanted = parse_margins(margins or document.spec.get("margins") or ())
     wanted = {metric: wanted.pop(metric, DEFAULT_MARGIN), **wanted}

@@ -214,3 +214,9 @@ def test_a_worse_system_is_seldom_let_through() -> None:
         passed += found.chosen is not None and found.chosen.row.cell.key.provider == "fast"
     assert passed <= 300 * 0.05 + 3 * (300 * 0.05 * 0.95) ** 0.5
     assert passed > 0
+
+
+@pytest.mark.parametrize("usd", [-1.0, float("nan"), float("inf")])
+def test_a_price_of_the_machine_is_a_number_from_0(document: ResultDocument, usd: float) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"--usd-per-hour .*; accepted: a finite number from 0"):
+        recommend(document, usd_per_hour=usd)
