@@ -250,7 +250,7 @@ def _fusion_cautions(document: ResultDocument, rows: Sequence[Row], metric: str)
         # the baseline's vectors know nothing on purpose: that fusing them loses is no finding
         if one.row.is_baseline or gap is None or gap.mean > -LEAST_DIFFERENCE:
             continue
-        told = f": use {one.better.label} alone" if one.lost else " (not told apart)"
+        told = f": take {one.better.label} alone" if one.lost else " (not told apart)"
         yield (
             f"Fusion does not pay for {provider_name(one.row.cell.key.provider)}: {one.row.label} "
             f"{score(_mean(one.row))} is below its better leg, "

@@ -33,7 +33,7 @@ def fusion(document: ResultDocument, rows: Sequence[Row], metric: str) -> str:
     columns = ["system", "fusion", "better leg", "Δ", "worse leg", "Δ", "better leg of each query", "Δ"]
     body = [_fields(one) for one in found]
     warned = "".join(
-        f"\n**{escape(one.row.label)} is worse than its better leg, and surely so: use "
+        f"\n**{escape(one.row.label)} is worse than its better leg, and surely so: take "
         f"{escape(one.better.label)}.**\n"
         for one in found
         if one.lost
