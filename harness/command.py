@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.config import DEFAULT_METRICS, PIPELINES, RunSpec
 from harness.datasets import list_datasets, load_dataset, split_format, table_paths
+from harness.jobs import JobEngine
 from harness.progress import reporter, terminal_width, wrapped
 from harness.replaying import recorded_run
 from harness.results import ResultDocument, load_result
 from harness.runner import now_utc
 from harness.runner import run as run_spec
-from rag_core.errors import InvalidArgumentError
+from rag_core.errors import InvalidArgumentError, UnknownNameError
 from rag_core.factory import provider_order
 from rag_core.listing import provider_lines, provider_table
-from rag_core.registry import EMBEDDERS, load_plugins
+from rag_core.registry import EMBEDDERS, load_plugins, nearest
 
 __all__ = [
     "RunOptions",
@@ -65,6 +67,8 @@ class RunOptions:
     margins: tuple[str, ...] = ()
     score_threshold: float | None = None
     audit_prefixes: bool = False
+    engine: str = "local"
+    address: str = ""
 
     def spec(self) -> RunSpec:
         """The settings of the run, defaults filled in; of a replay without providers, the settings
@@ -158,6 +162,29 @@ def local_providers() -> list[str]:
     ]
 
 
+@contextmanager
+def job_engine(options: RunOptions, spec: RunSpec) -> Iterator[JobEngine | None]:
+    """What ``--engine`` names, left at the end; None for this machine.
+
+    Raises:
+        UnknownNameError, InvalidArgumentError, ProviderUnavailableError: it cannot be used so.
+    """
+    if options.engine not in ("local", "ray"):
+        raise UnknownNameError(
+            f"unknown engine {options.engine!r}{nearest(options.engine, ('local', 'ray'))}"
+        )
+    if options.engine == "local":
+        if options.address:
+            raise InvalidArgumentError(f"--address {options.address} is of a cluster; add --engine ray")
+        yield None
+        return
+    from harness.ray_jobs import RayJobs, check_spec
+
+    check_spec(spec)
+    with RayJobs(options.address) as engine:
+        yield engine
+
+
 def run_command(options: RunOptions, say: Print) -> int:
     """Run, write the report, print table and verdict; returns the exit status."""
     from harness.render import write_report
@@ -167,8 +194,8 @@ def run_command(options: RunOptions, say: Print) -> int:
     say(f"{data_name(spec.data)}: {', '.join(spec.providers)} into {out}")
     status = 0
     try:
-        with reporter(say) as shown:
-            document = run_spec(spec, out, fresh=options.fresh, on_event=shown)
+        with job_engine(options, spec) as engine, reporter(say) as shown:
+            document = run_spec(spec, out, fresh=options.fresh, on_event=shown, engine=engine)
     except KeyboardInterrupt:
         document, status = load_result(out), 130
         say("interrupted; the finished cells are kept. Go on with the same command.")

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from harness.config import FREE_SETTINGS, LATER_SETTINGS
+from harness.mismatch import (
+    Mismatch,
+    cell_mismatches,
+    document_mismatches,
+    machines_of,
+    notes_of,
+    other_machine,
+    speed_mismatches,
+)
 from harness.noise import shift
 from harness.results import CellResult, ResultDocument
 from harness.rows import clean, labels, metric_names, paired
@@ -51,31 +58,6 @@ DRIFT |= {"peak_rss_bytes": 0.05}
 SHORT_S, SHORT_NOISE = 1.0, 1.0
 #: A change of a quality mean up to this is rounding.
 ROUNDING = 1e-6
-#: Settings that move times only, and settings that move no figure at all.
-SPEED_SETTINGS = ("threads",)
-IDLE_SETTINGS = ("metrics", "warmup", "repeats", "min_samples", "seed")
-#: Parts of ``CellResult.settings`` that only describe: how often was timed, sizes, what a check found.
-IDLE_CELL_SETTINGS = (
-    "rounds",
-    "bm25.n_documents",
-    "bm25.n_empty",
-    "bm25.n_terms",
-    "self_check",
-    "replayed",
-    "mean_weights",
-)
-#: Parts of ``CellResult.settings`` that earlier versions did not record, with what they then were.
-LATER_CELL_SETTINGS = {"bm25.scorer": "numpy"}
-MACHINE = ("cpu_model", "cpus_usable", "os", "architecture", "threads")
-
-
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """A field that must be equal and is not."""
-
-    field: str
-    old: Any
-    new: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +108,17 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class CellPair:
-    """A cell that stands in both results."""
+    """A cell that stands in both results.
+
+    ``machines`` names those of a pair that was not measured on one: its times are not compared.
+    """
 
     label: str
     old: CellResult
     new: CellResult
     mismatches: tuple[Mismatch, ...] = ()
     changes: tuple[Change, ...] = ()
+    machines: str = ""
 
     @property
     def verdict(self) -> str:
@@ -209,18 +195,30 @@ def compare_clean(
     """
     pairs, only_old, only_new = _match(old.cells, new.cells)
     old_names, new_names = labels([c.key for c in old.cells]), labels([c.key for c in new.cells])
+    cells = tuple(
+        CellPair(
+            new_names[b.key.cell_id],
+            a,
+            b,
+            tuple(cell_mismatches(a, b)),
+            machines="" if allow_other_machine else machines_of(a, old, b, new),
+        )
+        for a, b in pairs
+    )
     made = Comparison(
         old=f"{old.name} of {old.created}",
         new=f"{new.name} of {new.created}",
-        mismatches=tuple(_document_mismatches(old, new)),
-        speed_mismatches=() if allow_other_machine else tuple(_speed_mismatches(old, new)),
-        cells=tuple(
-            CellPair(new_names[b.key.cell_id], a, b, tuple(_cell_mismatches(a, b))) for a, b in pairs
-        ),
+        mismatches=tuple(document_mismatches(old, new)),
+        speed_mismatches=() if allow_other_machine else tuple(speed_mismatches(old, new)),
+        cells=cells,
         only_old=tuple(old_names[cell.key.cell_id] for cell in only_old),
         only_new=tuple(new_names[cell.key.cell_id] for cell in only_new),
         only_old_measured=tuple(old_names[cell.key.cell_id] for cell in only_old if cell.status == "ok"),
-        notes=(*_notes(old, new), *(_other_machine(old, new) if allow_other_machine else ())),
+        notes=(
+            *notes_of(old, new),
+            *(other_machine(old, new) if allow_other_machine else ()),
+            *(f"{one.label}: its times are not compared: {one.machines}" for one in cells if one.machines),
+        ),
     )
     if made.mismatches:
         return made
@@ -259,93 +257,6 @@ def _same_but_dtype(a: CellResult, b: CellResult) -> bool:
     return unknown and replace(a.key, dtype="-").cell_id == replace(b.key, dtype="-").cell_id
 
 
-def _differing(names: Iterable[str], old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Mismatch]:
-    for name in names:
-        if old.get(name) != new.get(name):
-            yield Mismatch(name, old.get(name), new.get(name))
-
-
-def _document_mismatches(old: ResultDocument, new: ResultDocument) -> Iterator[Mismatch]:
-    for found in _differing(
-        ("corpus", "queries", "qrels"), old.dataset.get("hash", {}), new.dataset.get("hash", {})
-    ):
-        yield replace(found, field=f"data set: hash of {found.field}")
-    if old.dataset.get("query_ids") != new.dataset.get("query_ids"):
-        a, b = (len(d.dataset.get("query_ids", ())) for d in (old, new))
-        yield Mismatch("data set: judged queries", f"{a} queries", f"{b} queries")
-    free = {*FREE_SETTINGS, *SPEED_SETTINGS, *IDLE_SETTINGS}
-    names = [name for name in dict.fromkeys((*old.spec, *new.spec)) if name not in free]
-    # an earlier version lacks what it could not do: it ran as is done now where that is not asked for
-    for found in _differing(names, *({**LATER_SETTINGS, **document.spec} for document in (old, new))):
-        yield replace(found, field=f"setting {found.field}")
-    if old.spec == new.spec and old.spec_digest != new.spec_digest:  # a setting that is not recorded
-        yield Mismatch("digest of the settings", old.spec_digest, new.spec_digest)
-
-
-def _speed_mismatches(old: ResultDocument, new: ResultDocument) -> Iterator[Mismatch]:
-    yield from _differing(SPEED_SETTINGS, old.spec, new.spec)
-    known = list(_differing(MACHINE, old.environment, new.environment))
-    yield from known or _differing(("machine_fingerprint",), old.environment, new.environment)
-
-
-def _cell_mismatches(old: CellResult, new: CellResult) -> Iterator[Mismatch]:
-    """Differences of identity and settings between two measured cells."""
-    if old.status != "ok" or new.status != "ok":
-        return
-    for name in ("fingerprint", "settings"):
-        a, b = (_recorded(_flat(getattr(cell, name) or {})) for cell in (old, new))
-        # the digest follows from the other fields: it is named only where they are all equal
-        idle = {*IDLE_CELL_SETTINGS, "digest"}
-        fields = [f for f in dict.fromkeys((*a, *b)) if idle.isdisjoint((f, f.partition(".")[0]))]
-        found = list(_differing(fields, a, b)) or list(_differing(("digest",), a, b))
-        yield from (replace(m, field=f"{name} {m.field}") for m in found)
-    yield from _hash_mismatches(old, new)
-
-
-def _hash_mismatches(old: CellResult, new: CellResult) -> Iterator[Mismatch]:
-    """Other weights or another tokenizer under the same fingerprint; earlier results record neither."""
-    a, b = (cell.runtime.get("hashes") or {} for cell in (old, new))
-    for found in _differing([name for name in a if name in b], a, b):
-        yield replace(found, field=f"hash of the {found.field}")
-
-
-def _recorded(values: dict[str, Any]) -> dict[str, Any]:
-    """``values`` with those of :data:`LATER_CELL_SETTINGS` that stand in a part it has."""
-    parts = {name.partition(".")[0] for name in values}
-    later = {name: value for name, value in LATER_CELL_SETTINGS.items() if name.partition(".")[0] in parts}
-    return {**later, **values}
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            out |= _flat(value, f"{prefix}{name}.")
-        else:
-            out[f"{prefix}{name}"] = value
-    return out
-
-
-def _notes(old: ResultDocument, new: ResultDocument) -> Iterator[str]:
-    packages = [dict(d.environment.get("packages") or {}) for d in (old, new)]
-    for found in _differing(sorted({*packages[0], *packages[1]}), *packages):
-        yield f"package {found.field}: {found.old or 'absent'} / {found.new or 'absent'}"
-    revisions = [(d.environment.get("git") or {}).get("revision") for d in (old, new)]
-    if revisions[0] != revisions[1]:
-        yield "revision: {} / {}".format(*(str(r)[:12] if r else "unknown" for r in revisions))
-    codes = [d.environment.get("code") for d in (old, new)]
-    if all(codes) and codes[0] != codes[1]:
-        yield f"code of this project: digest {codes[0]} / {codes[1]}"
-    for which, document in (("old", old), ("new", new)):
-        if document.status != "complete":
-            yield f"the {which} result is not complete: {document.status}"
-
-
-def _other_machine(old: ResultDocument, new: ResultDocument) -> Iterator[str]:
-    for found in _speed_mismatches(old, new):
-        yield f"times and memory are compared although {found.field} differs: {found.old} / {found.new}"
-
-
 def _with_changes(
     made: Comparison, names: Sequence[str], speed: Sequence[str], seed: int
 ) -> tuple[CellPair, ...]:
@@ -362,6 +273,8 @@ def _with_changes(
     if not made.speed_mismatches:
         for place in usable:
             pair = made.cells[place]
+            if pair.machines:
+                continue
             found[place] += [c for name in speed if (c := speed_change(pair.old, pair.new, name, seed))]
     return tuple(replace(pair, changes=tuple(changes)) for pair, changes in zip(made.cells, found))
 

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 from typing import Any
 
-from harness.provenance import code_digest
+from harness.digests import code_digest
 from rag_core.devices import usable_cpus
 
 __all__ = ["PACKAGES", "environment", "machine_fingerprint", "peak_rss_bytes", "worker_environment"]

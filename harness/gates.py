@@ -163,6 +163,8 @@ def _finding(pair: CellPair, gate: Gate) -> Finding:
     if pair.mismatches:
         fields = ", ".join(m.field for m in pair.mismatches)
         return Finding(pair.label, False, NOT_COMPARABLE, f"different {fields}")
+    if pair.machines and gate.name in SPEED:
+        return Finding(pair.label, False, NOT_COMPARABLE, f"different machine: {pair.machines}")
     change = pair.change(gate.name)
     if change is None or change.missing:
         where = change.missing if change else "both"

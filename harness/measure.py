@@ -12,11 +12,11 @@ import numpy as np
 
 from harness.audit import audit, prefix_comparison
 from harness.datasets import Dataset
+from harness.digests import model_hashes
 from harness.environment import PACKAGES
 from harness.fusing import FusedLists, Lexical, fuse_lists, keep_legs
 from harness.parity import RULES, cosines
 from harness.paying import announce_corpus, rerank_within
-from harness.provenance import model_hashes
 from harness.replaying import unclocked
 from harness.reranking import Reranked, load_reranker
 from harness.results import NOT_FUSED as NONE

@@ -126,6 +126,8 @@ class CellResult:
     :func:`harness.audit.audit` found of the provider; ``judged_at_10`` the judged share of the first 10
     per judged query. ``load``, which ``bench load`` adds, holds ``workers``, ``peak_rss_bytes`` and
     ``levels``, each what :func:`harness.load.level` gives.
+    ``environment`` is that of the cell, as in :class:`ResultDocument`, where it was measured on another
+    machine or installation than the document names.
     """
 
     key: CellKey
@@ -149,6 +151,7 @@ class CellResult:
     thresholds: dict[str, Any] | None = None
     audit: dict[str, Any] | None = None
     judged_at_10: list[float | None] | None = None
+    environment: dict[str, Any] | None = None
     load: dict[str, Any] | None = None
 
     def mean(self, metric: str) -> float | None:

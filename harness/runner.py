@@ -6,25 +6,26 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from harness.config import BASELINE, BASELINE_FUSION, FREE_SETTINGS, RERANKED_PIPELINES, RunSpec
-from harness.datasets import Dataset, absolute_data, load_dataset
+from harness.datasets import Dataset, load_dataset
 from harness.describe import near_duplicate_record
 from harness.environment import environment
+from harness.jobs import NONE, WORK, Event, Job, JobEngine, Running, identity
 from harness.metrics import Metric, evaluated_queries
 from harness.overlap import overlap_record
 from harness.processes import death_reason, measuring_process
 from harness.replaying import REPLAYED, wire_environment
 from harness.replaying import begin as begin_wire
 from harness.rerank_variants import compare_rerankers
-from harness.results import CellKey, CellResult, ResultDocument, file_name, load_result
+from harness.results import CellKey, CellResult, ResultDocument, load_result
 from harness.texts import write_texts
-from harness.variants import VECTORS, compare_variants, drop_large, vector_file
+from harness.variants import VECTORS, compare_variants, drop_large
 from rag_core import __version__
 from rag_core.errors import InvalidArgumentError, ProviderUnavailableError, RagCoreError
 from rag_core.factory import SpecString, resolve
@@ -42,51 +43,26 @@ __all__ = [
     "run",
 ]
 
-NONE = "-"
-WORK = ".work"
-
 
 class ResultConflictError(RagCoreError, ValueError):
     """The output folder holds a result of other settings or other data."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """What happens during a run: ``kind`` is ``start``, ``progress``, ``cell``, ``kept`` or ``note``.
-
-    Of a note ``stage`` is what to show.
-    """
-
-    kind: str
-    label: str
-    stage: str = ""
-    done: int = 0
-    total: int = 0
-    cell: CellResult | None = None
-
-
-@dataclass(slots=True)
-class Job:
-    """One process to start: the BM25 leg, or one provider with all its cells."""
-
-    kind: str
-    label: str
-    provider: str
-    cells: list[CellKey] = field(default_factory=list)
-
-    @property
-    def needs_lexical(self) -> bool:
-        """Whether a cell fuses with the BM25 lists."""
-        return self.kind == "provider" and any(key.pipeline.startswith("hybrid") for key in self.cells)
-
-
 def run(
-    spec: RunSpec, out: Path, *, fresh: bool = False, on_event: Callable[[Event], None] = lambda event: None
+    spec: RunSpec,
+    out: Path,
+    *,
+    fresh: bool = False,
+    on_event: Callable[[Event], None] = lambda event: None,
+    engine: JobEngine | None = None,
 ) -> ResultDocument:
     """Run ``spec`` into ``out/result.json``, which is valid and complete so far at every moment.
 
     Finished cells of an earlier run of the same settings and data are kept, unless ``fresh``.
     On KeyboardInterrupt the document is written as ``interrupted`` and the exception goes on.
+
+    Args:
+        engine: runs the processes elsewhere; None for this machine.
 
     Raises:
         ResultConflictError: ``out`` holds a result of other settings or data, and ``fresh`` is False.
@@ -95,43 +71,43 @@ def run(
     load_plugins()
     begin_wire(spec)
     dataset = load_dataset(spec.data)
-    jobs, skipped = plan(replace(spec, data=dataset.name))
+    jobs, skipped = plan(replace(spec, data=dataset.name), engine)
     document = _document(spec, dataset)
     file = out / "result.json"
     kept = [] if fresh or not file.exists() else _keep(load_result(file), document, file)
     if fresh:
         for name in ("runs", VECTORS, WORK):
             shutil.rmtree(out / name, ignore_errors=True)
-    wanted = [_identity(key) for job in jobs for key in job.cells]
+    wanted = [identity(key) for job in jobs for key in job.cells]
     for cell in kept:
-        if _identity(cell.key) in wanted:
+        if identity(cell.key) in wanted:
             document.put(replace(cell, resumed=True))
             on_event(Event("kept", cell.key.cell_id, cell=cell))
     for cell in skipped:
         document.put(cell)
         on_event(Event("cell", cell.key.cell_id, cell=cell))
-    done = {_identity(cell.key) for cell in document.cells if cell.resumed}
+    done = {identity(cell.key) for cell in document.cells if cell.resumed}
     if spec.record and any(cell.resumed and cell.key.target == "api" for cell in document.cells):
         document.notes.append("kept cells were not measured again, so they are not recorded; --fresh does")
     for job in jobs:
-        job.cells = [key for key in job.cells if _identity(key) not in done]
+        job.cells = [key for key in job.cells if identity(key) not in done]
     jobs = [job for job in jobs if job.cells or job.kind == "lexical"]
     if not any((job.cells and job.kind == "lexical") or job.needs_lexical for job in jobs):
         jobs = [job for job in jobs if job.kind != "lexical"]
-    spent_usd: dict[str, float] = {}
+    running = Running(spec, out.resolve(), document, on_event)
     try:
+        for part in (WORK, "runs"):
+            (out / part).mkdir(parents=True, exist_ok=True)
         document.write(file)
-        for job in jobs:
-            _run_job(job, spec, out, document, on_event, spent_usd)
-            document.write(file)
+        (engine.run if engine else run_here)(jobs, running)
         document.status = "complete"
     except KeyboardInterrupt:
         document.status = "interrupted"
         raise
     finally:
         document.baseline = _baseline(document)
-        if any(spent_usd.values()):
-            document.notes.append(f"spent {sum(spent_usd.values()):.4g} USD at list prices")
+        if any(running.spent_usd.values()):
+            document.notes.append(f"spent {sum(running.spent_usd.values()):.4g} USD at list prices")
         document.parity = compare_variants(document, out / VECTORS)
         document.parity += compare_rerankers(document, out / "runs")
         document.write(file)
@@ -141,8 +117,8 @@ def run(
     return document
 
 
-def plan(spec: RunSpec) -> tuple[list[Job], list[CellResult]]:
-    """The jobs of ``spec`` in order, and the cells that cannot run here with the reason.
+def plan(spec: RunSpec, engine: JobEngine | None = None) -> tuple[list[Job], list[CellResult]]:
+    """The jobs of ``spec`` in order, and the cells that cannot run here, or by ``engine``, with the reason.
 
     Raises:
         UnknownNameError, SpecStringError: a provider, reranker, store, engine or metric does not exist.
@@ -159,14 +135,18 @@ def plan(spec: RunSpec) -> tuple[list[Job], list[CellResult]]:
     for text in spec.providers:
         parsed = SpecString.parse(text)
         label = str(replace(parsed, target=""))
+        targets = [parsed.target] if parsed.target else [one.target for one in EMBEDDERS.find(parsed.name)]
+        target = targets[0]
         try:
-            found, _ = resolve(EMBEDDERS, text, {**os.environ, **wire_environment(spec)})
+            if engine is None:
+                target = resolve(EMBEDDERS, text, {**os.environ, **wire_environment(spec)})[0].target
+            else:
+                target = engine.place(targets)
         except ProviderUnavailableError as error:
-            target = parsed.target or EMBEDDERS.find(parsed.name)[0].target
             skipped += [CellResult(key, "skipped", reason=str(error)) for key in _cells(spec, label, target)]
             continue
-        pinned = str(replace(parsed, target=found.target))
-        keys = list(_cells(spec, label, found.target))
+        pinned = str(replace(parsed, target=target))
+        keys = list(_cells(spec, label, target))
         skipped += [CellResult(k, "skipped", reason=absent[k.store]) for k in keys if k.store in absent]
         jobs.append(Job("provider", pinned, pinned, [key for key in keys if key.store not in absent]))
     return jobs, skipped
@@ -195,11 +175,6 @@ def _cells(spec: RunSpec, provider: str, target: str) -> Iterator[CellKey]:
             for fusion in fusions if pipeline == "hybrid" else fusions[:1]:
                 for reranker in spec.rerankers if pipeline in RERANKED_PIPELINES else (NONE,):
                     yield CellKey(spec.data, provider, target, NONE, store, pipeline, reranker, fusion)
-
-
-def _identity(key: CellKey) -> CellKey:
-    """The key as it is known before the provider is loaded, which alone tells its dtype."""
-    return replace(key, dtype=NONE)
 
 
 def dataset_record(dataset: Dataset) -> dict[str, Any]:
@@ -331,67 +306,25 @@ def _baseline(document: ResultDocument) -> str | None:
     return first.cell_id if first else None
 
 
-def _run_job(
-    job: Job,
-    spec: RunSpec,
-    out: Path,
-    document: ResultDocument,
-    on_event: Callable[[Event], None],
-    spent_usd: dict[str, float],
-) -> None:
-    """Start the process of ``job`` and take in its events until it ends.
+def run_here(jobs: Sequence[Job], running: Running) -> None:
+    """One process after the other, on this machine."""
+    for job in jobs:
+        _run_job(job, running)
+        running.document.write(running.out / "result.json")
 
-    ``spent_usd``: job -> USD, of the jobs before and of this one.
-    """
-    out, started = out.resolve(), time.perf_counter()
-    work = out / WORK
-    work.mkdir(parents=True, exist_ok=True)
-    (out / "runs").mkdir(exist_ok=True)
-    open_cells = {_identity(key): key for key in job.cells}
-    label = job.label.replace("/", "_")
-    name = file_name(job.cells[0]) if job.cells else label
-    path = work / f"{name}.job.json"
-    values = {
-        "kind": job.kind,
-        "provider": job.provider,
-        "spec": spec.as_dict(),
-        "data": absolute_data(spec.data),
-        "work": str(work),
-        "runs": str(out / "runs"),
-        "vectors": str(vector_file(out / VECTORS, job.cells[0])) if job.cells else "",
-        "needs_lexical": job.needs_lexical,
-        "cells": [asdict_key(key) for key in job.cells],
-        "spent_usd": sum(spent_usd.values()),
-    }
-    path.write_text(json.dumps(values), encoding="utf-8")
-    on_event(Event("start", job.label))
-    reason, log = "", work / f"{name}.log"
+
+def _run_job(job: Job, running: Running) -> None:
+    """Start the process of ``job`` and take in its events until it ends."""
+    started, spec = time.perf_counter(), running.spec
+    work = running.out / WORK
+    path, log = work / f"{job.file}.job.json", work / f"{job.file}.log"
+    path.write_text(json.dumps(running.values(job)), encoding="utf-8")
+    running.on_event(Event("start", job.label))
+    reason = ""
     with measuring_process(path, log, spec.threads, wire_environment(spec)) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            event = json.loads(line)
-            if event["event"] == "progress":
-                on_event(Event("progress", job.label, event["stage"], event["done"], event["total"]))
-            elif event["event"] == "failed":
-                reason = event["reason"]
-            elif event["event"] == "note":
-                on_event(Event("note", job.label, event["text"]))
-            elif event["event"] == "spent":
-                spent_usd[job.label] = event["usd"]
-            else:
-                cell = CellResult.from_dict(event["cell"])
-                cell.wall_s = time.perf_counter() - started
-                open_cells.pop(_identity(cell.key), None)
-                document.put(cell)
-                document.write(out / "result.json")
-                on_event(Event("cell", cell.key.cell_id, cell=cell))
+            reason = running.take(job, json.loads(line), started) or reason
         status = process.wait()
-    for key in open_cells.values():
-        cell = CellResult(key, "failed", reason=reason or death_reason(status, log))
-        document.put(cell)
-        on_event(Event("cell", key.cell_id, cell=cell))
-
-
-def asdict_key(key: CellKey) -> dict[str, str]:
-    """The seven fields of ``key``."""
-    return {name: getattr(key, name) for name in CellKey.__slots__}
+    if job.cells:
+        running.fail(job, reason or death_reason(status, log))

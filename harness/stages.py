@@ -22,7 +22,7 @@ from harness.metrics import Metric
 from harness.results import CellKey, CellResult, MetricResult, StageTimes, file_name, write_atomic
 from harness.significance import mean_interval
 from harness.timing import summary_s, timed
-from rag_core.errors import BudgetExceededError, RagCoreError
+from rag_core.errors import BudgetExceededError, InvalidArgumentError, RagCoreError
 from rag_core.protocols import EmbedProvider, Reranker
 from rag_core.types import Query, Ranking, Run
 
@@ -46,6 +46,10 @@ class Job:
     def __init__(self, job: Mapping[str, Any]) -> None:
         self.spec = RunSpec.from_dict(job["spec"])
         self.dataset: Dataset = load_dataset(job["data"])
+        if (wanted := job.get("hashes")) and wanted != dict(self.dataset.hashes):
+            raise InvalidArgumentError(
+                f"{job['data']} holds other data here than where the run began; share one folder"
+            )
         self.queries: tuple[Query, ...] = self.dataset.queries
         self.metrics = [Metric.parse(name) for name in self.spec.metrics]
         self.depth = max(self.spec.k, self.spec.candidate_pool)

@@ -13,6 +13,7 @@ from harness.metrics import Metric
 from harness.naming import provider_name
 from harness.pairwise import Pair, all_pairs
 from harness.pairwise_findings import evidence, margin_sentences, rival_sentences, tally, would_tell
+from harness.provenance import machine_name, machines, on_one_machine
 from harness.render.format import count, interval, megabytes, percent, score, seconds
 from harness.rerank_findings import rerank_sentences
 from harness.results import ResultDocument
@@ -108,7 +109,7 @@ def verdict(document: ResultDocument, metric: str | None = None) -> Verdict:
         *margin_sentences(others, apart, parse_margins(document.spec.get("margins") or ()).get(metric)),
         *rerank_sentences(rows, best, metric, seed),
         *details,
-        *_cost_sentences(best, baseline, equals),
+        *_cost_sentences(document, best, baseline, equals),
         *agreement_sentences(document),
         *audit_sentences(document, rows),
         *cautions,
@@ -197,10 +198,14 @@ def _cost(row: Row) -> str:
     return ", ".join(part for part in parts if part) or "not measured"
 
 
-def _cost_sentences(best: Row, baseline: Row | None, equals: Sequence[Row]) -> list[str]:
+def _cost_sentences(
+    document: ResultDocument, best: Row, baseline: Row | None, equals: Sequence[Row]
+) -> list[str]:
     line = f"It costs, per query and warm: {_cost(best)}"
     if baseline is not None and baseline is not best:
-        line += f"; the baseline: {_cost(baseline)}"
+        here = on_one_machine(document, best.cell, baseline.cell)
+        line += f"; the baseline{'' if here else ', on another machine'}: {_cost(baseline)}"
+    equals = [row for row in equals if on_one_machine(document, best.cell, row.cell)]
     out = [line + "."]
     own = best.speed("p95_s")
     timed = [(p95, row) for row in equals if (p95 := row.speed("p95_s")) is not None]
@@ -227,12 +232,23 @@ def _cautions(document: ResultDocument, rows: Sequence[Row], metric: str) -> Ite
         if chosen:
             named = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons(chosen).items())
             yield f"{len(chosen)} of {len(rows)} cells {what}: {named.rstrip('.')}."
+    yield from _machine_cautions(document)
     for row in rows:
         lost = row.cell.counts.get("n_failed", 0)
         if row.cell.status == "ok" and lost:
             yield f"{row.label}: {count(lost, 'query', 'queries')} failed and count 0."
     yield from _fusion_cautions(document, rows, metric)
     yield from _warnings(document, rows, metric)
+
+
+def _machine_cautions(document: ResultDocument) -> Iterable[str]:
+    found = machines(document)
+    if len(found) > 1:
+        named = "; ".join(f"{machine_name(environment)}: {len(cells)}" for environment, cells in found)
+        yield (
+            f"The cells were measured on {len(found)} machines ({named}): "
+            "compare times within one machine only."
+        )
 
 
 def reasons(rows: Iterable[Row]) -> dict[str, list[str]]:

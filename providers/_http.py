@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from providers._pacing import Bucket, Timers, backoff_s, retry_after_s
 from rag_core.errors import PermanentError, ProviderError, TransientError
+from rag_core.pace import shared_limit, shared_pace
 from rag_core.secrets import redact
 from rag_core.wire import Send, WireError, through
 
@@ -92,6 +93,7 @@ class Transport:
         self.owner, self.base_url, self.send = owner, base_url.rstrip("/"), send
         self.concurrency, self.max_tries, self.max_wait_s = concurrency, max_tries, max_wait_s
         self.timers, self.stats = timers or Timers(), TransportStats()
+        self._pace_key = f"{owner} {self.base_url}"
         self._scrub, self._key_name = scrub, key_name
         self._slots = threading.BoundedSemaphore(concurrency)
         self._lock = threading.Lock()
@@ -99,10 +101,13 @@ class Transport:
         self.set_pace(rpm, tpm)
 
     def set_pace(self, rpm: int = 0, tpm: int = 0) -> None:
-        """Keep to ``rpm`` requests and ``tpm`` tokens a minute from now on; 0 for no limit."""
-        clock = self.timers.clock
-        self._requests = Bucket(rpm, clock) if rpm else None
-        self._tokens = Bucket(tpm, clock) if tpm else None
+        """Keep to ``rpm`` requests and ``tpm`` tokens a minute from now on; 0 for no limit.
+
+        Inside :func:`rag_core.pace.paced_by` the limits are those of all processes that share it.
+        """
+        clock, key = self.timers.clock, self._pace_key
+        self._requests = shared_limit(f"{key} requests", rpm, lambda: Bucket(rpm, clock)) if rpm else None
+        self._tokens = shared_limit(f"{key} tokens", tpm, lambda: Bucket(tpm, clock)) if tpm else None
 
     def post(
         self, path: str, payload: Mapping[str, Any], *, texts: int = 0, tokens: int = 0, max_500: int = 0
@@ -170,10 +175,14 @@ class Transport:
                 wait_s = asked + chance * min(1.0, 0.1 * asked)
                 with self._lock:  # the others need not find out by being refused
                     self._resume_at = max(self._resume_at, self.timers.clock() + asked)
+                if (pace := shared_pace()) is not None:
+                    pace.pause(self._pace_key, asked)
 
     def _wait(self, wait_s: float, tokens: int) -> None:
         with self._lock:
             wait_s = max(wait_s, self._resume_at - self.timers.clock())
+        if (pace := shared_pace()) is not None:
+            wait_s = max(wait_s, pace.paused_s(self._pace_key))
         if self._requests:
             wait_s = max(wait_s, self._requests.take(1))
         if self._tokens and tokens:

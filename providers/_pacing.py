@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 import random
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
+from rag_core.pace import BURST, Bucket
+
 __all__ = ["BURST", "Bucket", "Timers", "backoff_s", "retry_after_s"]
 
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.5, 8.0
-#: The part of a minute's limit that may go out at once.
-BURST = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,36 +62,3 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
     if date.tzinfo is None:  # "-0000": a date without a zone is in UTC
         date = date.replace(tzinfo=UTC)
     return max(0.0, date.timestamp() - now)
-
-
-class Bucket:
-    """A token bucket that keeps any span of 60 s within a limit, for amounts of up to a tenth of it.
-
-    A tenth of the limit may go out at once and the rest flows in evenly over the minute: in any minute at
-    most ``burst + rate · 60 = limit`` go through. A larger amount waits until all of it has flowed in.
-    """
-
-    def __init__(self, per_minute: float, clock: Callable[[], float]) -> None:
-        self.limit, self._clock = per_minute, clock
-        self._burst = max(1.0, per_minute * BURST)
-        self._rate = max(per_minute - self._burst, per_minute * BURST) / 60
-        self._level, self._at = self._burst, clock()
-        self._lock = threading.Lock()
-
-    def take(self, amount: float) -> float:
-        """Book ``amount``; returns the seconds to wait before it may go out."""
-        with self._lock:
-            self._fill()
-            self._level -= min(amount, self.limit)
-            return max(0.0, -self._level / self._rate)
-
-    def give_back(self, amount: float) -> None:
-        """Return what was booked and not used; below 0, book what was used beyond it."""
-        with self._lock:
-            self._fill()
-            self._level = min(self._burst, self._level + amount)
-
-    def _fill(self) -> None:
-        now = self._clock()
-        self._level = min(self._burst, self._level + (now - self._at) * self._rate)
-        self._at = now

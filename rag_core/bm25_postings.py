@@ -24,6 +24,12 @@ __all__ = ["ARRAYS", "NumpyScorer", "Postings", "Scorer", "largest_impacts"]
 SLACK = 1e-9
 #: Postings that must be left for it to pay to look whether they are needed.
 SKIP = 4096
+#: The k-th best score is seldom above this share of the most that one term adds: no use looking earlier.
+LIKELY = 0.9
+#: Up to so many postings, rows that stand in several lists are told apart by their places in all of them.
+FEW = 2048
+PLACES = np.arange(float(FEW))
+PLACES.flags.writeable = False
 ARRAYS = ("starts", "rows", "impacts", "maxima")
 Array = NDArray[Any]
 #: The most that it adds to a document, where its postings start and stop, how often it is asked for.
@@ -105,13 +111,18 @@ class NumpyScorer:
         except IndexError:
             sums = np.zeros(self.postings.n_rows)
         terms, left_bound, left = self._in_order(found)
+        if left <= FEW:
+            rows, scores = _once(sums, self._add(terms, allowed, sums)[0])
+            self._idle.append(sums)
+            return _cut(rows, scores, k)
         lists: list[Array] = []
-        seen, added, at_least = 0, 0, 0.0
+        seen, added, at_least, worth = 0, 0, 0.0, LIKELY * terms[0][0]
         for at, (bound, start, stop, _) in enumerate(terms, 1):
             left_bound, left, seen = left_bound - bound, left - (stop - start), seen + (stop - start)
-            if at < len(terms) and left < max(SKIP, seen):
+            if at < len(terms) and (left < max(SKIP, seen) or left_bound > worth):
                 continue
-            lists += self._add(terms[added:at], allowed, sums)
+            joined, ends = self._add(terms[added:at], allowed, sums)
+            lists += [joined[start:stop] for start, stop in pairwise(ends)]
             added = at
             if at < len(terms):  # a row may stand in each list
                 at_least = _reached(np.concatenate([sums.take(rows) for rows in lists]), k * at)
@@ -134,8 +145,10 @@ class NumpyScorer:
         n_postings = sum([stop - start for _, start, stop, _ in terms])
         return terms, sum([bound for bound, _, _, _ in terms]), n_postings
 
-    def _add(self, terms: Sequence[Term], allowed: Array | None, sums: Array) -> list[Array]:
-        """Add what ``terms`` give to ``sums``; the rows (int64) that each gives to."""
+    def _add(
+        self, terms: Sequence[Term], allowed: Array | None, sums: Array
+    ) -> tuple[NDArray[np.int64], list[int]]:
+        """Add what ``terms`` give to ``sums``; the rows that they give to, and where those of each begin."""
         lists, values, ends, end = [], [], [0], 0
         for _, start, stop, count in terms:
             rows, given = self.postings.rows[start:stop], self.postings.impacts[start:stop]
@@ -148,7 +161,7 @@ class NumpyScorer:
             values.append(given if count == 1 else given * np.float64(count))
         joined = np.concatenate(lists, dtype=np.int64)
         np.add.at(sums, joined, np.concatenate(values, dtype=np.float64))
-        return [joined[start:stop] for start, stop in pairwise(ends)]
+        return joined, ends
 
     def _look_up(self, term: Term, rows: Array, scores: Array) -> None:
         """Add what ``term`` gives to ``rows``, which may be in any order, to ``scores``."""
@@ -167,6 +180,15 @@ def _take(sums: Array, rows: Array) -> Array:
     return taken
 
 
+def _once(sums: Array, rows: Array) -> tuple[Array, Array]:
+    """``rows`` and their sums, which are zero afterwards; of a row's several places one has its score."""
+    scores, places = sums.take(rows), PLACES[: rows.size]
+    sums[rows] = places  # the last one stays
+    scores *= sums.take(rows) == places
+    sums[rows] = 0.0
+    return rows, scores
+
+
 def _reached(scores: Array, n: int) -> float:
     """A score that at least ``n`` of ``scores`` reach, 0 where there are not so many; reorders ``scores``."""
     if scores.size < n:
@@ -181,7 +203,7 @@ def _cut(rows: Array, scores: Array, k: int) -> tuple[Array, Array]:
     for head in (4 * k, None):
         if scores.size > 4 * k:
             near = (scores >= _reached(scores[:head].copy(), k)).nonzero()[0]
-            rows, scores = rows[near], scores[near]
+            rows, scores = rows.take(near), scores.take(near)
     order = np.lexsort((rows, -scores))[:k]
     rows, scores = rows[order], scores[order]
     hits = int(np.count_nonzero(scores))

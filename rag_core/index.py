@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rag_core.analysis import Analyser
 from rag_core.errors import InvalidArgumentError, StoreError
@@ -26,12 +26,17 @@ from rag_core.index_journal import Journal
 from rag_core.index_open import OpenIndex
 from rag_core.index_report import IngestPlan, IngestReport
 from rag_core.index_search import Hit, SearchResult
-from rag_core.index_sources import given_documents
+from rag_core.index_sources import Given, given_documents
+from rag_core.index_view import Version
 from rag_core.index_write import first_version, new_name
 from rag_core.progress import Progress
 from rag_core.protocols import EmbedProvider, Reranker
 from rag_core.stores import create_store
 from rag_core.types import Document
+
+if TYPE_CHECKING:
+    from rag_core.scale.ahead import Ahead
+    from rag_core.scale.engine import EmbedEngine
 
 __all__ = ["Hit", "Index", "IngestPlan", "IngestReport", "SearchResult"]
 
@@ -146,6 +151,7 @@ class Index(OpenIndex):
         prune: bool = False,
         max_tokens: int = 256,
         overlap: int = 32,
+        engine: EmbedEngine | None = None,
     ) -> IngestReport:
         """Bring the index up to date with ``source``; what has not changed is neither embedded nor rewritten.
 
@@ -162,14 +168,19 @@ class Index(OpenIndex):
             prune: also remove what ``source`` does not hold; nothing of a file that could not be read.
             max_tokens: of a chunk with its title.
             overlap: tokens that a chunk repeats of the one before.
+            engine: makes the vectors elsewhere, such as :class:`rag_core.scale.RayEngine`; the result is the
+                same. ``source`` is then gone through twice.
 
         Raises:
-            InvalidArgumentError: no embedder, an id that stands twice, metadata that are not JSON values.
+            InvalidArgumentError: no embedder, an iterator for an engine, an id that stands twice, metadata
+                that are not JSON values.
             IdentityMismatchError: the index has been rebuilt with another embedder meanwhile.
             ProviderError: the embedder is down; finished batches are kept.
             StoreError: another writer is at work (it is named), or the disk is full.
         """
-        return self._ingest(source, progress, batch, prune=prune, max_tokens=max_tokens, overlap=overlap)
+        return self._ingest(
+            source, progress, batch, prune=prune, max_tokens=max_tokens, overlap=overlap, engine=engine
+        )
 
     def _ingest(
         self,
@@ -181,11 +192,28 @@ class Index(OpenIndex):
         max_tokens: int = 256,
         overlap: int = 32,
         strict: bool = False,
+        engine: EmbedEngine | None = None,
     ) -> IngestReport:
         embedder = self._own_embedder()
-        given = given_documents(
-            source, embedder.count_tokens, max_tokens=max_tokens, overlap=overlap, prune=prune
-        )
+
+        def given_now() -> Given:
+            return given_documents(
+                source, embedder.count_tokens, max_tokens=max_tokens, overlap=overlap, prune=prune
+            )
+
+        def ahead(version: Version, journal: Journal) -> Ahead:
+            from rag_core.scale.ahead import embed_ahead
+
+            assert engine is not None
+            documents = given_now().documents
+            return embed_ahead(engine, version, embedder, journal, documents, batch=batch, progress=progress)
+
+        if engine is not None and isinstance(source, Iterator):
+            raise InvalidArgumentError(
+                "an engine goes through the documents twice, and the source is an iterator; accepted: "
+                "a folder, a file, or an object that can be gone through again"
+            )
+        given = given_now()
         version, report = ingest_documents(
             self.path,
             self._version,
@@ -195,6 +223,7 @@ class Index(OpenIndex):
             batch=batch,
             strict=strict,
             progress=progress,
+            ahead=ahead if engine is not None else None,
         )
         self._version = version
         return report

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from rag_core.index_write import Change, commit, new_name, recover
 from rag_core.progress import Progress
 from rag_core.protocols import EmbedProvider
 from rag_core.stores import create_store
+
+if TYPE_CHECKING:
+    from rag_core.scale.ahead import Ahead
 
 __all__ = ["delete_rows", "ingest_documents", "plan_documents", "rebuild_rows"]
 
@@ -60,17 +64,24 @@ def ingest_documents(
     batch: int,
     strict: bool,
     progress: Progress | None,
+    ahead: Callable[[Version, Journal], Ahead] | None = None,
 ) -> tuple[Version, IngestReport]:
-    """See :meth:`rag_core.index.Index.ingest`; returns the version to show and the report."""
+    """See :meth:`rag_core.index.Index.ingest`; returns the version to show and the report.
+
+    ``ahead`` may bring vectors into the journal before the documents are gone through.
+    """
     started = time.perf_counter()
     identity = embedder.fingerprint
     with _newest(folder, shown, identity) as old:
         clean(folder, old.manifest)
         journal = Journal(folder, identity)
+        before = ahead(old, journal) if ahead is not None else None
         segment = _segment(folder, old)
         work = Ingest(
             old, embedder, journal, segment, batch=batch, strict=strict, progress=progress, total=given.total
         )
+        if before is not None:
+            work.refused = before.failed
         try:
             work.take(given.documents)
             gone = removed_rows(old.table, work.given, work.failed, given, prune=prune)
@@ -102,6 +113,7 @@ def ingest_documents(
             journal.discard()
     shown = shown.newest(folder, identity)
     counts = work.counts
+    embedded = before.embedded if before is not None else 0
     return shown, IngestReport(
         added=counts["added"],
         updated=counts["updated"],
@@ -109,8 +121,8 @@ def ingest_documents(
         unchanged=counts["unchanged"],
         empty=counts["empty"],
         failed=dict(sorted(work.failed.items())),
-        embedded_texts=counts["embedded_texts"],
-        reused_vectors=counts["reused_vectors"],
+        embedded_texts=counts["embedded_texts"] + embedded,
+        reused_vectors=counts["reused_vectors"] - embedded,
         skipped=dict(given.skipped),
         oversize=given.oversize,
         seconds=time.perf_counter() - started,

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from rag_core.errors import RagCoreError, StoreError
+from rag_core.errors import ProviderUnavailableError, RagCoreError, StoreError
 from rag_core.fingerprint import Fingerprint
 
 if sys.platform == "win32":
@@ -188,10 +188,23 @@ def clean(folder: Path, manifest: Manifest, *, pending: bool = False) -> None:
     named = {manifest.table, *manifest.segments, manifest.vectors}
     for part in VERSIONED:
         for found in (folder / part).glob("*"):
-            if found.name not in named:
+            if found.name not in named and _let_go(found):
                 _remove(found)
     for found in (*folder.glob(".*.tmp"), *(folder.glob("pending-*") if pending else ())):
         _remove(found)
+
+
+def _let_go(path: Path) -> bool:
+    """Whether what ``path`` keeps elsewhere is gone; else the next writer tries again."""
+    if path.parent.name != "vectors":
+        return True
+    from rag_core.stores import discard_store
+
+    try:
+        discard_store(path)
+    except (StoreError, ProviderUnavailableError):
+        return False
+    return True
 
 
 def _remove(path: Path) -> None:

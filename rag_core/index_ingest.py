@@ -109,6 +109,7 @@ class Ingest:
     Attributes:
         ids, records: the new rows; records are of :data:`rag_core.index_table.ROW`.
         failed: id -> why it has no vector.
+        refused: tag of a text -> why it has no vector, where it was asked for before.
         replaced: bool per old row: another form of its document stands in the new rows.
         given: bool per old row: the source holds its id.
         counts: of :class:`rag_core.index_report.IngestReport`.
@@ -137,8 +138,9 @@ class Ingest:
         self._taken: dict[bytes, str] = {}
         self._done = self._told = 0
         self.ids: list[str] = []
-        self._records: list[Record] = []
+        self._records: list[Rows] = [np.zeros(0, ROW)]
         self.failed: dict[str, str] = {}
+        self.refused: dict[bytes, str] = {}
         self.replaced: NDArray[np.bool_] = np.zeros(len(version.table), bool)
         self.given: NDArray[np.bool_] = np.zeros(len(version.table), bool)
         self.counts = dict.fromkeys(
@@ -148,7 +150,7 @@ class Ingest:
     @property
     def records(self) -> Rows:
         """The new rows, in the order of ``ids``."""
-        return np.array(self._records, ROW)
+        return np.concatenate(self._records)
 
     @property
     def seen(self) -> set[str]:
@@ -183,7 +185,7 @@ class Ingest:
     def _at_hand(self, found: Classified) -> bool:
         """Whether the vector of its text is in the journal, or can be taken over from the store."""
         tag = found.tags.text
-        if tag in self._asked or tag in self._taken or tag in self._journal:
+        if tag in self._asked or tag in self._taken or tag in self._journal or tag in self.refused:
             return True
         row = self._version.table.row_of_text(tag)
         if row < 0 or not hasattr(self._version.store.store, "vectors_of"):
@@ -192,7 +194,11 @@ class Ingest:
         return True
 
     def _flush(self) -> None:
-        failed: dict[bytes, str] = {}
+        failed = {
+            one.tags.text: self.refused[one.tags.text]
+            for one in self._waiting
+            if one.tags.text in self.refused
+        }
         if self._taken:
             rows = self._version.store.store.vectors_of(list(self._taken.values()))  # type: ignore[attr-defined]
             with disk_errors(self._journal.folder.parent):
@@ -200,7 +206,7 @@ class Ingest:
         if self._asked:
             tags = list(self._asked)
             vectors, positions = embed_all(self._embedder, list(self._asked.values()), strict=self._strict)
-            failed = {tags[position]: reason for position, reason in positions.items()}
+            failed |= {tags[position]: reason for position, reason in positions.items()}
             kept = [position for position in range(len(tags)) if position not in positions]
             with disk_errors(self._journal.folder.parent):
                 self._journal.add([tags[position] for position in kept], vectors[kept])
@@ -225,6 +231,7 @@ class Ingest:
             if (row := self._version.table.row_of_text(tag)) >= 0:
                 checks[tag] = int(self._version.table.rows["vector"][row])
         self.counts["reused_vectors"] += len(set(checks) - set(self._asked))
+        records: list[Record] = []
         for one in self._waiting:
             doc_id = one.document.doc_id
             is_empty = one.document.is_empty
@@ -239,4 +246,5 @@ class Ingest:
             place = self._segment.write(line_of(one.document))
             check, state = (0, EMPTY) if is_empty else (checks[one.tags.text], LIVE)
             self.ids.append(doc_id)
-            self._records.append(row_record(one.tags, check, place, self._number, state))
+            records.append(row_record(one.tags, check, place, self._number, state))
+        self._records.append(np.array(records, ROW))

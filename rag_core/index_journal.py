@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rag_core.errors import MissingExtraError
 from rag_core.fingerprint import Fingerprint
 from rag_core.index_files import write_whole
 from rag_core.protocols import Vectors
@@ -22,8 +23,9 @@ __all__ = ["Journal"]
 class Journal:
     """Vectors by the digest of their text, for one embedder, in a folder of batches.
 
-    A batch is one file that appears whole or not at all, with checksums (it is a zip), so a killed process
-    loses the batch that was in flight. Whoever runs the same ingest again finds the others here.
+    A batch is one file that appears whole or not at all, with checksums (it is a zip, or a fragment of
+    :mod:`rag_core.scale.shards`), so a killed process loses the batch that was in flight. Whoever runs the
+    same ingest again finds the others here.
     """
 
     def __init__(self, index: Path, identity: Fingerprint, *, read_only: bool = False) -> None:
@@ -32,8 +34,14 @@ class Journal:
         self._places: dict[bytes, tuple[Path, int]] = {}
         self._count = 0
         self._load = lru_cache(maxsize=4)(_vectors)
-        for path in sorted(self.folder.glob("*.npz")):
-            self._adopt(path, read_only)
+        self._known: set[str] = set()
+        self.reread(read_only=read_only)
+
+    def reread(self, *, read_only: bool = False) -> None:
+        """Take in the batches that others have written."""
+        for path in sorted(self.folder.glob("*")):
+            if path.suffix in (".npz", ".parquet") and path.name not in self._known:
+                self._adopt(path, read_only)
 
     @staticmethod
     def name(identity: Fingerprint) -> str:
@@ -42,17 +50,19 @@ class Journal:
 
     def _adopt(self, path: Path, read_only: bool) -> None:
         try:
-            with np.load(path, allow_pickle=False) as stored:
-                tags, vectors = stored["tags"], stored["vectors"]
+            tags, vectors = _batch(path)
             if vectors.shape != (len(tags), self._dim) or vectors.dtype != np.float32:
                 raise ValueError(f"vectors of shape {vectors.shape}")
+        except MissingExtraError:
+            return  # fragments of an engine: whoever has the package can use them
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
             if not read_only:  # damaged: embedding its texts again costs less than a wrong vector
                 path.unlink(missing_ok=True)
             return
         self._count += 1
+        self._known.add(path.name)
         for row, tag in enumerate(tags):
-            self._places[tag.tobytes()] = path, row
+            self._places[tag] = path, row
 
     def __contains__(self, tag: bytes) -> bool:
         return tag in self._places
@@ -76,6 +86,7 @@ class Journal:
         path = self.folder / f"{self._count:08d}-{secrets.token_hex(4)}.npz"
         write_whole(path, packed.getvalue())
         self._count += 1
+        self._known.add(path.name)
         for row, tag in enumerate(tags):
             self._places[tag] = path, row
 
@@ -99,7 +110,14 @@ class Journal:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _vectors(path: Path) -> Vectors:
+def _batch(path: Path) -> tuple[list[bytes], Vectors]:
+    if path.suffix == ".parquet":
+        from rag_core.scale.shards import read_fragment
+
+        return read_fragment(path)
     with np.load(path, allow_pickle=False) as stored:
-        found: Vectors = stored["vectors"]
-    return found
+        return [tag.tobytes() for tag in stored["tags"]], stored["vectors"]
+
+
+def _vectors(path: Path) -> Vectors:
+    return _batch(path)[1]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,18 @@ STEP = 8
 KEPT = 1 << 15
 #: Up to so many bytes, ASCII strings are kept as one text, whose slices cost half as much as decoding.
 WHOLE = 1 << 22
+#: Once 1 / TAKEN as many strings as so small a list has were taken, or 1 / SOUGHT as many searched for, all
+#: are kept as strings, or in a dictionary: making them costs about what was spent on those.
+TAKEN, SOUGHT = 8, 32
 
 
 class PackedStrings:
     """A list of strings as one UTF-8 blob (uint8) and its offsets (int64, one more than strings)."""
 
-    __slots__ = ("_blob", "_blob_view", "_found", "_offsets", "_offsets_view", "_signposts", "_text")
+    __slots__ = (
+        "_blob", "_blob_view", "_found", "_offsets", "_offsets_view", "_places", "_signposts", "_sought",
+        "_strings", "_taken", "_text",
+    )  # fmt: skip
 
     def __init__(self, blob: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
         self._blob, self._offsets = blob, offsets
@@ -33,6 +40,9 @@ class PackedStrings:
         self._signposts: memoryview | None = None
         self._found: dict[str, int] = {}
         self._text: str | None = None
+        self._strings: list[str] | None = None
+        self._places: dict[str, int] | None = None
+        self._taken = self._sought = 0
 
     @classmethod
     def pack(cls, strings: Sequence[str]) -> PackedStrings:
@@ -56,7 +66,19 @@ class PackedStrings:
 
     def take(self, indices: NDArray[np.integer[Any]]) -> list[str]:
         """The strings at ``indices``, in their order."""
+        if self._strings is not None:
+            return [*map(self._strings.__getitem__, indices.tolist())]
+        self._taken += len(indices)
+        if self._taken * TAKEN > len(self) and len(self._blob_view) <= WHOLE:
+            self._strings = self._all()
         spans = zip(self._offsets[indices].tolist(), self._offsets[indices + 1].tolist())
+        return self._cut_out(spans)
+
+    def _all(self) -> list[str]:
+        return self._cut_out(pairwise(self._offsets.tolist()))
+
+    def _cut_out(self, spans: Iterable[tuple[int, int]]) -> list[str]:
+        """The strings from each start to its stop."""
         text = self._text
         if text is None:
             whole = self._blob_view if len(self._blob_view) <= WHOLE else b"\xff"
@@ -68,8 +90,14 @@ class PackedStrings:
 
     def find(self, string: str) -> int:
         """The position of ``string``, or -1. The strings must have been packed in order of their bytes."""
+        places = self._places
+        if places is not None:
+            return places.get(string, -1)
         position = self._found.get(string)
         if position is None:
+            self._sought += 1
+            if self._sought * SOUGHT > len(self) and len(self._blob_view) <= WHOLE:
+                self._places = dict(zip(self._all(), range(len(self))))
             if len(self._found) >= KEPT:
                 self._found.clear()
             position = self._found[string] = self._find(string)

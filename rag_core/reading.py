@@ -11,7 +11,7 @@ import codecs
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 from rag_core.errors import InvalidArgumentError, RagCoreError
 from rag_core.reading_markup import html_blocks, markdown_blocks
 from rag_core.reading_pdf import pdf_blocks
+from rag_core.seen import SeenKeys
 from rag_core.source import Block, Source
 
 __all__ = ["SUFFIXES", "Block", "Source", "read_folder"]
@@ -27,6 +28,10 @@ __all__ = ["SUFFIXES", "Block", "Source", "read_folder"]
 OnSkip = Callable[[str, str], None]
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+
+
+#: Of a large file that is checked part by part.
+PART_CHARS = 1 << 20
 
 
 class UnreadableError(RagCoreError):
@@ -67,11 +72,10 @@ def read_folder(path: str | Path, *, on_skip: OnSkip) -> Iterator[Source]:
             on_skip(name, f"files of type {suffix or 'none'} are not read; accepted: {', '.join(SUFFIXES)}")
             continue
         try:
-            data = file.read_bytes()
             if suffix == ".jsonl":
-                yield from _lines(name, decoded(data), on_skip)
+                yield from _lines(name, text_lines(file), on_skip)
                 continue
-            found = SUFFIXES[suffix](data)
+            found = SUFFIXES[suffix](file.read_bytes())
         except OSError as error:
             on_skip(name, f"cannot be read: {error.strerror or error}")
             continue
@@ -108,6 +112,38 @@ def _is_text(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def text_lines(file: Path) -> Iterator[str]:
+    """The lines of ``file``, decoded as :func:`decoded` does, of which one at a time is in memory.
+
+    Raises:
+        UnreadableError: it is binary.
+        OSError: it cannot be read.
+    """
+    encoding = _encoding(file)
+    with file.open(encoding=encoding) as stream:
+        try:
+            for line in stream:
+                yield line.removesuffix("\n")
+        except UnicodeDecodeError as error:
+            raise UnreadableError("changed while it was read") from error
+
+
+def _encoding(file: Path) -> str:
+    with file.open("rb") as stream:
+        begin = stream.read(4)
+    first = next((name for mark, name in _BOMS if begin.startswith(mark)), "utf-8")
+    for encoding in (first, "cp1252"):
+        try:
+            with file.open(encoding=encoding) as stream:
+                while part := stream.read(PART_CHARS):
+                    if _CONTROL.search(part):
+                        raise UnreadableError("is binary: it holds control characters")
+            return encoding
+        except UnicodeDecodeError:
+            continue
+    raise UnreadableError("is binary, or text in an encoding that is not known")
 
 
 def decoded(data: bytes) -> str:
@@ -154,20 +190,20 @@ def _pdf(data: bytes) -> _Read:
         raise UnreadableError(str(error)) from error
 
 
-def _lines(name: str, text: str, on_skip: OnSkip) -> Iterator[Source]:
-    seen: set[str] = set()
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            source = _document(name, line, seen)
-        except (ValueError, RecursionError) as error:
-            on_skip(f"{name} line {number}", str(error))
-            continue
-        yield source
+def _lines(name: str, lines: Iterable[str], on_skip: OnSkip) -> Iterator[Source]:
+    with SeenKeys() as seen:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                source = _document(name, line, seen)
+            except (ValueError, RecursionError) as error:
+                on_skip(f"{name} line {number}", str(error))
+                continue
+            yield source
 
 
-def _document(name: str, line: str, seen: set[str]) -> Source:
+def _document(name: str, line: str, seen: SeenKeys) -> Source:
     """One line of a .jsonl file. ValueError says what is wrong with it."""
     values = json.loads(line)
     if not isinstance(values, dict):
@@ -182,9 +218,8 @@ def _document(name: str, line: str, seen: set[str]) -> Source:
         raise ValueError(f"metadata is of type {type(metadata).__name__}; accepted: an object")
     if not (text or "").strip() and not (title or "").strip():
         raise ValueError("holds no text")
-    if str(given) in seen:
+    if not seen.add(str(given).encode("utf-8", "surrogatepass")):
         raise ValueError(f"id {given!r} stands twice in the file; the first one counts")
-    seen.add(str(given))
     blocks = tuple(Block(part) for part in re.split(r"\n\s*\n", text or "") if part.strip())
     own = {"source": name, "id": str(given), **(metadata or {})}
     return Source(f"{name}:{given}", title or "", blocks, own)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from harness.provenance import machine_name, machines
 from harness.render.format import MISSING, megabytes, milliseconds, number, rate, seconds
 from harness.replaying import REPLAYED
 from harness.results import ResultDocument
@@ -266,7 +267,14 @@ def machine(document: ResultDocument) -> str:
         for name, value in found.items()
         if value not in (None, "", [], {})
     ]
-    return "## Machine and software\n\n" + _pairs("environment", pairs) if pairs else ""
+    others = "".join(
+        f"\n{len(cells)} cells were measured on {escape(machine_name(one))}: "
+        + ", ".join(escape(cell.key.cell_id) for cell in cells)
+        + ".\n"
+        for one, cells in machines(document)
+        if one is not document.environment
+    )
+    return "## Machine and software\n\n" + _pairs("environment", pairs) + others if pairs else ""
 
 
 def provenance(document: ResultDocument) -> str:

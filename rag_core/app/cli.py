@@ -92,13 +92,19 @@ def ingest(
     prune: Annotated[bool, typer.Option("--prune", help="Remove what the folder no longer has.")] = False,
     max_usd: MaxUsd = None,
     config: ConfigOption = None,
+    engine: Annotated[str, typer.Option(help="Where to embed: local, or ray for a cluster.")] = "local",
+    address: Annotated[str, typer.Option(help="Of the cluster; default RAY_ADDRESS, else one here.")] = "",
+    workers: Annotated[int, typer.Option(help="Workers of the cluster; 0: one a node or device.")] = 0,
+    worker_provider: Annotated[
+        str, typer.Option(help="What workers load, for example e5-small@nvidia; default as --provider.")
+    ] = "",
 ) -> None:
     """Bring an index up to date with a folder; unchanged text is not embedded again."""
     from rag_core.app import commands, settings, showing
 
     asked = settings.Asked(
         index, config, provider, store=store, chunk_tokens=chunk_tokens, overlap=overlap, prune=prune,
-        max_usd=max_usd,
+        max_usd=max_usd, engine=settings.Engine(engine, address, workers, worker_provider),
     )  # fmt: skip
     with showing.progress() as shown:
         report = commands.ingest(folder, asked, tell, shown)

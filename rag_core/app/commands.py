@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from rag_core.app.engines import check_engine, engine_for
 from rag_core.app.opening import closing, open_index, recorded
 from rag_core.app.settings import (
     Asked,
@@ -53,6 +54,7 @@ def ingest(source: Path, asked: Asked, say: Say, progress: Progress) -> IngestRe
             f"{source} holds nothing that is read; accepted: files of type {', '.join(SUFFIXES)}"
         )
     settings = read_settings(asked.config)
+    check_engine(asked, settings.max_usd)
     reading = {
         "prune": asked.prune,
         "max_tokens": _first(asked.chunk_tokens, settings.index.get("chunk_tokens"), CHUNK_TOKENS),
@@ -70,7 +72,8 @@ def ingest(source: Path, asked: Asked, say: Say, progress: Progress) -> IngestRe
     def bring(index: Index, embedder: EmbedProvider) -> IngestReport:
         if _is_paid(embedder):
             _estimate(index.plan(source, **reading).texts, service, say)
-        return index.ingest(source, progress=progress, **reading)
+        with engine_for(asked, chain) as engine:
+            return index.ingest(source, progress=progress, engine=engine, **reading)
 
     begun: list[EmbedProvider] = []
 

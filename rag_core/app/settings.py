@@ -24,6 +24,7 @@ from rag_core.service_config import ServiceConfig, read_config
 
 __all__ = [
     "Asked",
+    "Engine",
     "analyser_for",
     "chain_of",
     "read_settings",
@@ -41,6 +42,17 @@ RECORD = "provider.json"
 
 
 @dataclass(frozen=True, slots=True)
+class Engine:
+    """Where the vectors of an ingest are made: options ``--engine``, ``--address``, ``--workers`` and
+    ``--worker-provider``."""
+
+    name: str = "local"
+    address: str = ""
+    workers: int = 0
+    provider: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """Options that several commands share, as given; empty values stand for the defaults."""
 
@@ -55,6 +67,7 @@ class Asked:
     max_usd: float | None = None
     rerank: bool = True
     search: dict[str, Any] = field(default_factory=dict)
+    engine: Engine = Engine()
 
 
 def read_settings(config: Path | None) -> ServiceConfig:

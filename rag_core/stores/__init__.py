@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,8 +15,9 @@ from rag_core.factory import SpecString
 from rag_core.fingerprint import Fingerprint
 from rag_core.protocols import VectorStore
 from rag_core.registry import load_attribute, nearest
+from rag_core.stores.identity import IDENTITY_FILE
 
-__all__ = ["STORES", "StoreSpec", "check_store", "create_store", "open_store"]
+__all__ = ["STORES", "StoreSpec", "check_store", "create_store", "discard_store", "open_store"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,23 @@ def check_store(name: str) -> None:
     spec = STORES[parsed.name]
     if spec.requires and not _is_installed(spec.requires):
         raise MissingExtraError(f"store {parsed.name!r}", spec.requires, spec.extra)
+
+
+def discard_store(path: Path) -> None:
+    """Remove what the store in the folder ``path`` keeps elsewhere; the folder itself is the caller's.
+
+    Raises:
+        StoreError: that cannot be reached.
+        MissingExtraError: its package is not installed.
+    """
+    try:
+        content = json.loads((path / IDENTITY_FILE).read_text(encoding="utf-8"))
+        kind: Any = load_attribute(STORES[content["store"]].load)
+        settings = dict(content["settings"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # not whole, or of a kind that keeps everything here
+    if hasattr(kind, "discard"):
+        kind.discard(settings)
 
 
 def _is_installed(package: str) -> bool:

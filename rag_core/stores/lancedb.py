@@ -4,16 +4,23 @@ A folder holds ``store.json`` and the table ``rows.lance``: ``id``, ``metadata``
 metadata as the filters compare them) and ``vector``. A write is one commit of the table: readers, and a
 crash, see the state before or after. Rows written after an index was built are searched exactly until the
 index takes them in.
+
+With the option ``uri`` the table stands below that folder or object store, where other machines reach it, and
+the folder keeps ``store.json`` alone. Who may go there is told by the environment (``AWS_ACCESS_KEY_ID``,
+``AWS_SECRET_ACCESS_KEY``, ``AWS_ENDPOINT`` …); nothing of it is kept or shown.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 from rag_core.errors import InvalidArgumentError, StoreError
 from rag_core.filters import Node
@@ -29,6 +36,9 @@ TABLE = "rows"
 IDS_AT_ONCE = 2000
 #: Rows outside the index, as a share of those in it, from which the index takes them in.
 STALE_SHARE = 0.1
+#: Rows taken in are a part of the index of their own, coded as the first rows taught, and a search looks into
+#: all parts: from this many on the index is learned anew, from all rows. By then it has doubled.
+MOST_PARTS = 8
 #: Commits after which small files are joined and old versions deleted.
 TIDY_AFTER = 50
 #: A reader may go on with the version it began with for this long.
@@ -74,12 +84,17 @@ def index_for(setting: str, n_rows: int) -> str:
 
 
 class LanceStore(BackedStore):
-    """Vectors in a LanceDB table. Option ``index``: ``auto`` (by size), ``flat``, ``hnsw_sq``, ``ivf_pq``."""
+    """Vectors in a LanceDB table. Option ``index``: ``auto`` (by size), ``flat``, ``hnsw_sq``, ``ivf_pq``;
+    option ``uri``: where the table stands.
+    """
 
     name: ClassVar[str] = "lancedb"
     package: ClassVar[str] = "lancedb"
     extra: ClassVar[str] = "lancedb"
-    options: ClassVar[Mapping[str, str]] = {"index": ", ".join(["auto", *INDEXES])}
+    options: ClassVar[Mapping[str, str]] = {
+        "index": ", ".join(["auto", *INDEXES]),
+        "uri": "a folder, or s3://BUCKET/PATH (gs://, az://), without credentials",
+    }
 
     _database: Any
     _table: Any
@@ -93,7 +108,7 @@ class LanceStore(BackedStore):
             raise InvalidArgumentError(
                 f"store {cls.name!r}: index is {index!r}; accepted: {cls.options['index']}"
             )
-        return {"index": index}
+        return {"index": index} | ({"uri": _checked_uri(options["uri"])} if "uri" in options else {})
 
     @classmethod
     def _require(cls) -> Any:
@@ -102,18 +117,29 @@ class LanceStore(BackedStore):
         return super()._require()
 
     def _create(self) -> None:
-        self._open_database()
-        self._table = self._database.create_table(TABLE, schema=_schema(self._identity.dim), mode="overwrite")
+        if "uri" in self.settings:  # a name that no other store has below the same address
+            self.settings["place"] = f"{self.settings['uri']}/{self.path.name}-{secrets.token_hex(6)}"
+        schema = _schema(self._identity.dim)
+
+        def create() -> Any:
+            self._open_database()
+            return self._database.create_table(TABLE, schema=schema, mode="overwrite")
+
+        self._table = self._guarded("create a table", create)
         self._index, self._commits = "flat", 0
 
     def _connect(self) -> None:
-        self._open_database()
         try:
+            self._open_database()
             self._table = self._database.open_table(TABLE)
             dim = self._table.schema.field("vector").type.list_size
             made = {found.index_type for found in self._table.list_indices()}
         except Exception as error:  # whatever the database calls it
-            raise StoreError(f"{self.path} is damaged: {first_line(error)}; rebuild the store") from error
+            said = f"{self.path} is damaged: {first_line(error)}; rebuild the store"
+            if "place" in self.settings:
+                said = f"{self.settings['place']} cannot be opened: {first_line(error)}; check AWS_ENDPOINT "
+                said += "and the other AWS_ variables, or rebuild the store"
+            raise StoreError(said) from error
         if dim != self._identity.dim:
             raise StoreError(
                 f"{self.path} is damaged: vectors are {dim} wide for an embedder {self._identity.dim} wide; "
@@ -124,7 +150,25 @@ class LanceStore(BackedStore):
 
     def _open_database(self) -> None:
         # an interval of 0: every call sees what other processes have committed
-        self._database = self._require().connect(str(self.path), read_consistency_interval=timedelta(0))
+        self._database = self._require().connect(self._place, read_consistency_interval=timedelta(0))
+
+    @property
+    def _place(self) -> str:
+        return str(self.settings.get("place", self.path))
+
+    @classmethod
+    def discard(cls, settings: Mapping[str, Any]) -> None:
+        """Remove the table of a store whose folder goes; nothing where it stands in that folder.
+
+        Raises:
+            StoreError: it cannot be reached, or refuses.
+        """
+        if "place" not in settings:
+            return
+        try:
+            cls._require().connect(str(settings["place"])).drop_table(TABLE, ignore_missing=True)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise StoreError(f"{settings['place']} could not be removed: {first_line(error)}") from error
 
     def _disconnect(self) -> None:
         self._table = self._database = None
@@ -199,17 +243,32 @@ class LanceStore(BackedStore):
         made = INDEXES[kind]
         if made is None or n_rows < 256:  # fewer rows than there are centres: nothing to learn from
             return
-        if kind != self._index:
+        stats = None if kind != self._index else self._table.index_stats("vector_idx")
+        is_stale, parts = False, 1
+        if stats is not None:
+            is_stale = stats.num_unindexed_rows > STALE_SHARE * stats.num_indexed_rows
+            parts = stats.num_indices or 1
+        if kind != self._index or (is_stale and parts >= MOST_PARTS):
             import lancedb.index as kinds
 
             learned = {"num_sub_vectors": _sub_vectors(self._identity.dim)} if kind == "ivf_pq" else {}
             config = getattr(kinds, made.config)(distance_type="cosine", **made.build, **learned)
             self._guarded("index", self._table.create_index, "vector", config=config, replace=True)
             self._index = kind
-            return
-        stats = self._table.index_stats("vector_idx")
-        if stats is not None and stats.num_unindexed_rows > STALE_SHARE * stats.num_indexed_rows:
+        elif is_stale:
             self._guarded("index", self._table.optimize, cleanup_older_than=KEPT_VERSIONS)
+
+
+def _checked_uri(uri: str) -> str:
+    """``uri`` without a final slash; a folder as an absolute path."""
+    parts = urlsplit(uri)
+    if not uri or "@" in parts.netloc or parts.query or parts.fragment or (parts.scheme and not parts.netloc):
+        # not shown: this is where people put keys
+        raise InvalidArgumentError(
+            "store 'lancedb': uri is no address, or holds a user name or a query; accepted: a folder, or "
+            "s3://BUCKET/PATH, with the credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
+    return uri.rstrip("/") if parts.scheme else str(Path(uri).expanduser().absolute())
 
 
 def _sub_vectors(dim: int) -> int:

@@ -1,67 +1,106 @@
-"""Digests of code, weights and tokenizers."""
+"""Cells of several machines: named, and never compared in speed."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
+import jsonschema
 import pytest
 
-from harness import provenance
-from harness.provenance import code_digest, model_hashes, package_digest
+from harness.agreement import variants
+from harness.command import RunOptions, job_engine
+from harness.compare import compare
+from harness.config import RunSpec
+from harness.gates import Gate, evaluate
+from harness.provenance import machine_name, machines, on_one_machine
+from harness.render import blocks
+from harness.render.diff import diff_lines
+from harness.results import ResultDocument, result_schema
+from harness.summary import verdict
+from rag_core.errors import InvalidArgumentError, UnknownNameError
+
+Factory = Callable[..., ResultDocument]
+E5 = "e5-small/cpu/q4/flat/hybrid/-"
+OTHER = {"cpu_model": "Another Processor", "cpus_usable": 1, "os": "Linux", "machine_fingerprint": "beef"}
 
 
-class Record:
-    def __init__(self, text: str | None) -> None:
-        self.text = text
-
-    def read_text(self, name: str) -> str | None:
-        assert name == "RECORD"
-        return self.text
+def elsewhere(document: ResultDocument, cell_id: str = E5) -> ResultDocument:
+    cell = document.cell(cell_id)
+    assert cell is not None
+    cell.environment = {**document.environment, **OTHER}
+    return document
 
 
-def embedder(revision: str, **more: Any) -> SimpleNamespace:
-    return SimpleNamespace(fingerprint=SimpleNamespace(revision=revision), **more)
+def test_a_cell_says_where_it_was_measured(factory: Factory) -> None:
+    document = elsewhere(factory())
+    jsonschema.validate(document.as_dict(), result_schema())
+    again = ResultDocument.from_dict(document.as_dict())
+    assert [len(cells) for _, cells in machines(again)] == [5, 1]
+    assert machine_name(OTHER) == "Another Processor, 1 CPU, #beef"
+    assert machine_name({}) == "unknown processor"
+    best, other = again.cell(E5), again.cell("minilm/cpu/int8/flat/hybrid/-")
+    assert best is not None
+    assert other is not None
+    assert not on_one_machine(again, best, other)
+    assert on_one_machine(again, other, again.cells[0])
 
 
-def test_the_code_has_one_digest_and_another_after_an_edit(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
-    assert code_digest() == code_digest()
-    assert len(code_digest()) == 16
-    (tmp_path / "__init__.py").write_text("a = 1\n")
-    monkeypatch.setattr(provenance, "OWN", ("one",))
-    monkeypatch.setattr(
-        provenance.importlib,
-        "import_module",
-        lambda name: SimpleNamespace(__file__=str(tmp_path / "__init__.py")),
+def test_the_verdict_says_so_and_names_no_fastest_of_two_machines(factory: Factory) -> None:
+    said = " ".join(verdict(elsewhere(factory())).sentences)
+    assert "measured on 2 machines" in said
+    assert "compare times within one machine only" in said
+    assert "the baseline, on another machine: " in said
+    assert "answers fastest" not in said
+    assert "machines" not in " ".join(verdict(factory()).sentences)
+
+
+def test_the_report_lists_the_cells_of_another_machine(factory: Factory) -> None:
+    assert f"1 cells were measured on Another Processor, 1 CPU, #beef: {E5}." in blocks.machine(
+        elsewhere(factory())
+    ).replace("\\", "")
+    assert "were measured on" not in blocks.machine(factory())
+
+
+def test_times_of_another_machine_are_not_compared(factory: Factory) -> None:
+    found = compare(factory(), elsewhere(factory()))
+    measured = [pair for pair in found.cells if pair.old.status == "ok"]
+    speed = {pair.label: [c for c in pair.changes if c.is_speed] for pair in measured}
+    assert [label for label, changes in speed.items() if not changes] == ["e5-small · hybrid"]
+    (note,) = [note for note in found.notes if "its times are not compared" in note]
+    assert "Another Processor" in note
+    assert any("Another Processor" in line for line in diff_lines(found))
+    (outcome,) = evaluate(found, [Gate.parse("latency_p95:+20%")])
+    assert outcome.verdict == "not comparable"
+    same = compare(elsewhere(factory()), elsewhere(factory()))
+    assert all(any(c.is_speed for c in pair.changes) for pair in same.cells if pair.old.status == "ok")
+
+
+def test_no_ratio_of_speeds_of_two_machines(factory: Factory) -> None:
+    document = factory()
+    entry = {"kind": "embedder", "provider": "e5-small", "target": "cpu", "dtype": "q4"}
+    document.parity = [
+        {**entry, "reference": {"provider": "minilm", "target": "cpu", "dtype": "int8"}, "verdict": "same"}
+    ]
+    assert variants(document)[0].docs_ratio is not None
+    assert variants(elsewhere(document, "e5-small/cpu/q4/flat/vector/-"))[0].docs_ratio is None
+
+
+def test_engine_options(tmp_path: Path) -> None:
+    options = RunOptions(
+        ("fake",), (), (), (), (), "mini", None, False, False, "bm25", "raw", 10, 10, 60.0, "", "", 0, 1, 0, 0
     )
-    before = code_digest.__wrapped__()
-    (tmp_path / "__pycache__").mkdir()
-    (tmp_path / "__pycache__" / "x.py").write_text("")
-    assert code_digest.__wrapped__() == before
-    (tmp_path / "__init__.py").write_text("a = 2\n")
-    assert code_digest.__wrapped__() != before
-
-
-def test_a_package_is_what_its_record_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = "m/weights.bin,sha256=abc,10\nm/__init__.py,sha256=def,2\n"
-    installer = "m-1.dist-info/INSTALLER,sha256=xyz,4\nm/__pycache__/__init__.pyc,,\n"
-    texts = {"one": lines, "same": installer + lines, "other": lines.replace("abc", "abd"), "none": None}
-    monkeypatch.setattr(provenance, "distribution", lambda name: Record(texts[name]))
-    assert package_digest("one") == package_digest("same") != package_digest("other")
-    assert package_digest("none") is None
-
-
-def test_a_package_that_is_not_installed_has_no_digest() -> None:
-    assert package_digest("no-such-distribution-here") is None
-
-
-def test_weights_of_a_package_and_of_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provenance, "package_digest", lambda name: f"contents of {name}")
-    packages = ("model", "model-large")
-    inside = embedder("model-large-1.0.0-int8", tokenizer_digest=lambda: "ids")
-    assert model_hashes(inside, packages) == {"weights": "contents of model-large", "tokenizer": "ids"}
-    assert model_hashes(embedder("0123456789ab"), packages) == {"weights": "0123456789ab"}
-    monkeypatch.setattr(provenance, "package_digest", lambda name: None)
-    assert model_hashes(embedder("model-1"), packages) == {}
+    spec = RunSpec("mini", ("fake",))
+    with job_engine(options, spec) as engine:
+        assert engine is None
+    with (
+        pytest.raises(UnknownNameError, match="did you mean 'ray'"),
+        job_engine(replace(options, engine="rays"), spec),
+    ):
+        pass
+    with (
+        pytest.raises(InvalidArgumentError, match="add --engine ray"),
+        job_engine(replace(options, address="here:1"), spec),
+    ):
+        pass

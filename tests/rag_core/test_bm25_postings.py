@@ -80,6 +80,8 @@ def test_the_best_are_those_of_sums_by_hand(
     postings, found, k, allowed = case
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bm25_postings, "SKIP", skip)
+        patch.setattr(bm25_postings, "FEW", data.draw(st.sampled_from([0, 9, bm25_postings.FEW])))
+        patch.setattr(bm25_postings, "LIKELY", data.draw(st.sampled_from([0.0, 0.9, 1e9])))
         patch.setattr(bm25_kernel, "WINDOW", window)
         patch.setattr(bm25_kernel, "LOOK_UP", data.draw(st.sampled_from([0, 1, 1000])))
         engine = scorer(postings)

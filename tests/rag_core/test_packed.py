@@ -67,3 +67,32 @@ def test_arrays_of_any_size_come_back_read_only(tmp_path: Path, shape: tuple[int
     assert again.dtype == array.dtype
     assert again.tolist() == array.tolist()
     assert again.size == 0 or not again.flags.writeable
+
+
+@pytest.mark.parametrize(
+    "strings", [["a", "ab", "b", "longer than eight"], ["a", "é", "ß", "日本", "\ud800"]]
+)
+def test_answers_stay_the_same_once_all_strings_are_kept(strings: list[str]) -> None:
+    strings = sorted(strings, key=lambda s: s.encode("utf-8", "surrogatepass"))
+    packed = PackedStrings.pack(strings)
+    asked = [*strings, "", "aa", "zz", "ü"]
+    wanted = [strings.index(string) if string in strings else -1 for string in asked]
+    assert packed._strings is None
+    assert packed._places is None
+    for _ in range(2):
+        assert [packed.find(string) for string in asked] == wanted
+        assert packed.take(np.array([2, 0, 2])) == [strings[2], strings[0], strings[2]]
+    assert packed._strings == strings
+    assert packed._places is not None
+    assert [packed.find(string) for string in asked] == wanted
+    assert packed.take(np.array([], np.int64)) == []
+
+
+def test_large_lists_are_not_kept_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rag_core.packed.WHOLE", 3)
+    packed = PackedStrings.pack(["ab", "cd"])
+    for _ in range(3):
+        assert packed.find("cd") == 1
+        assert packed.take(np.array([1, 0])) == ["cd", "ab"]
+    assert packed._strings is None
+    assert packed._places is None
