@@ -11,6 +11,7 @@ from harness.noise import shift
 from harness.pairwise import FEWEST, OPEN, WORSE
 from harness.pairwise_findings import about
 from harness.power import queries_needed
+from harness.provenance import on_one_machine
 from harness.recommend import BASELINE, STAND_IN, Candidate, Closeness, Recommendation
 from harness.render.format import count, interval, listed, megabytes, number, score, seconds, signed
 from harness.summary import metric_title
@@ -235,6 +236,11 @@ def _never(found: Recommendation) -> list[str]:
 def _how_sure(found: Recommendation) -> Iterable[str]:
     if not _is_alone(found):
         yield from _tested(found)
+    if not on_one_machine(found.document, *(one.row.cell for one in found.ranked)):
+        yield (
+            "The acceptable systems were measured on several machines: their times are not compared, so that "
+            f"they are ordered by {found.figure}."
+        )
     yield from _speed(found)
     lost = found.chosen.row.cell.counts.get("n_failed", 0) if found.chosen else 0
     if lost and found.chosen:
