@@ -194,6 +194,8 @@ def _gap(one: Candidate, each: Closeness) -> str:
     gap = each.difference
     if gap is None or gap.upper is None:
         return f"{_name(one)} ({UNKNOWN})"
+    if gap.n < FEWEST:  # a bound of so few queries says nothing
+        return f"{_name(one)} ({score(one.row.cell.mean(each.metric))})"
     return f"{_name(one)} ({score(one.row.cell.mean(each.metric))}; behind by at most {score(gap.upper)})"
 
 

@@ -122,6 +122,7 @@ def test_a_minimum_that_binds(document: ResultDocument) -> None:
 def test_too_few_queries(factory: Callable[..., ResultDocument]) -> None:
     said = sentences(factory(12), margins=["ndcg@10=0.9"])
     assert any("12 judged queries are too few to show of any system" in line for line in said)
+    assert not any("behind by at most" in line for line in said)  # a bound of so few would claim too much
 
 
 def test_a_baseline_above_all_is_told_and_nothing_measured(document: ResultDocument) -> None:
