@@ -100,7 +100,10 @@ def _pair(
     found: Difference,
     family: int,
 ) -> Pair:
-    gaps = np.array([x - y for x, y in zip(*values) if x is not None and y is not None])
+    n = min(map(len, values))
+    first, second = (np.array(one[:n], np.float64) for one in values)  # None becomes NaN
+    gaps = first - second
+    gaps = gaps[~np.isnan(gaps)]
     wins, losses = int(np.sum(gaps > ROUNDING)), int(np.sum(gaps < -ROUNDING))
     sd = float(gaps.std(ddof=1)) if len(gaps) > 1 else 0.0
     mean = found.mean if abs(found.mean) > ROUNDING else 0.0
