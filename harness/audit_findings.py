@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.label_health import judged_gap, seed_of
+from harness.differences import mean_of
+from harness.label_health import judged_gap
 from harness.naming import provider_name
-from harness.render.format import p_value, share, signed
+from harness.render.format import corrected_p, share, signed
 from harness.results import ResultDocument
 from harness.rows import Difference, Row, paired
 from harness.thresholds import thresholds
@@ -54,11 +55,10 @@ class PrefixFinding:
             return f"{self.name} {self.change}: not measured: {self.reason.rstrip('.')}."
         found = self.versus
         figures = f"{signed(found.mean)} nDCG@10 ({signed(found.low)} to {signed(found.high)})"
-        p = p_value(found.adjusted)
         said = "cannot be told from itself as it is sent"
         if found.sure:
             said = "loses" if found.mean < 0 else "gains"
-            figures = f"{figures[1:]}, corrected p {p if p.startswith('<') else f'= {p}'}"
+            figures = f"{figures[1:]}, {corrected_p(found.adjusted)}"
             return f"{self.name} {self.change} {said} {figures}."
         return f"{self.name} {self.change} {said}: {figures}."
 
@@ -73,18 +73,13 @@ def prefix_findings(document: ResultDocument, rows: Sequence[Row]) -> list[Prefi
             name = provider_name(key.provider, key.target)
             seen.setdefault((key.provider, key.target, key.dtype), (name, found))
     pairs = [(found["without"], found["with"]) for _, found in seen.values()]
-    gaps = paired(pairs, seed_of(document))
+    gaps = paired(pairs, document.seed)
     return [
         PrefixFinding(
-            name, found["change"], found["reason"], _mean(found["with"]), _mean(found["without"]), gap
+            name, found["change"], found["reason"], mean_of(found["with"]), mean_of(found["without"]), gap
         )
         for (name, found), gap in zip(seen.values(), gaps)
     ]
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 def audit_sentences(document: ResultDocument, rows: Sequence[Row]) -> list[str]:
@@ -105,9 +100,7 @@ def audit_sentences(document: ResultDocument, rows: Sequence[Row]) -> list[str]:
     if gap:
         out.append(gap.sentence())
     for row in rows:
-        found_at = (
-            thresholds(row.cell, seed_of(document)) if row.ok and row.cell.key.reranker != "-" else None
-        )
+        found_at = thresholds(row.cell, document.seed) if row.ok and row.cell.key.reranker != "-" else None
         if found_at and found_at.best and found_at.separates and not row.cell.key.pipeline.endswith("+rrf"):
             out.append(
                 f"{row.label}: a score threshold of {found_at.best.threshold:.4g} separates answers from the "

@@ -34,9 +34,12 @@ def main() -> None:
         from rag_core.errors import RagCoreError
         from rag_core.secrets import redact
 
-        if not isinstance(error, RagCoreError):
+        said = str(error)
+        if isinstance(error, OSError) and error.filename:  # a full disk, a folder that may not be written
+            said = f"{error.filename}: {error.strerror}; accepted: a path that can be read and written here"
+        elif not isinstance(error, RagCoreError):
             raise
-        print(f"bench: {redact(str(error))}", file=sys.stderr)
+        print(f"bench: {redact(said)}", file=sys.stderr)
         sys.exit(USAGE)
 
 

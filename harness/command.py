@@ -208,12 +208,12 @@ def run_command(options: RunOptions, say: Print) -> int:
 
 
 def summarise(document: ResultDocument, say: Print) -> None:
-    """The table, then the verdict in sentences."""
+    """The table, then the verdict in sentences; its details stand in the report."""
     from harness.summary import verdict
     from harness.tables import terminal_table
 
     say(terminal_table(document, terminal_width()))
-    for sentence in verdict(document).sentences:
+    for sentence in verdict(document).lead:
         say(wrapped(sentence))
 
 

@@ -223,7 +223,7 @@ def compare_clean(
     if made.mismatches:
         return made
     names = list(dict.fromkeys([*metric_names(old), *metric_names(new)])) if metrics is None else metrics
-    seed = int(new.spec.get("seed") or 0)
+    seed = new.seed
     return replace(made, cells=_with_changes(made, names, speed, seed))
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from harness.significance import PairedDifference, holm, paired_differences, patterns
 
-__all__ = ["SURE", "Difference", "paired"]
+__all__ = ["SURE", "Difference", "mean_of", "paired"]
 
 #: Holm-corrected p value below which two systems are told apart.
 SURE = 0.05
@@ -47,6 +47,12 @@ class Difference:
     def sure(self) -> bool:
         """Whether the interval leaves out 0 and the corrected p value is below :data:`SURE`."""
         return (self.low > 0 or self.high < 0) and self.adjusted < SURE
+
+
+def mean_of(values: Values) -> float | None:
+    """The mean of the values that are there; None without one."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def paired(pairs: Sequence[tuple[Values, Values]], seed: int = 0) -> list[Difference | None]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from harness.differences import Difference, paired
+from harness.differences import Difference, mean_of, paired
 from harness.rows import Row
 
 __all__ = ["FusionRow", "fusion_rows"]
@@ -60,7 +60,7 @@ def fusion_rows(rows: Sequence[Row], metric: str, seed: int = 0) -> list[FusionR
     to_oracle = paired([(own, top) for (own, _), top in zip(values, tops)], seed)
     return [
         FusionRow(
-            row, legs[0], legs[1] if len(legs) == 2 else None, _mean(top), first, second, third
+            row, legs[0], legs[1] if len(legs) == 2 else None, mean_of(top), first, second, third
         )
         for (row, legs), top, first, second, third in zip(chosen, tops, to_better, to_worse, to_oracle)
     ]  # fmt: skip
@@ -72,8 +72,3 @@ def _values(row: Row, metric: str) -> list[float | None]:
 
 def _highest(first: Sequence[float | None], second: Sequence[float | None]) -> list[float | None]:
     return [None if a is None or b is None else max(a, b) for a, b in zip(first, second)]
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from harness.differences import mean_of
 from harness.metrics import Grades, evaluated_queries
 from harness.render.format import share
 from harness.results import ResultDocument
@@ -36,8 +37,7 @@ def judged_at(rankings: Mapping[str, Ranking], relevance: Grades, k: int = 10) -
 
 def judged_mean(row: Row) -> float | None:
     """The mean of a row's judged share of the first 10; None where it was not counted."""
-    known = [value for value in row.cell.judged_at_10 or () if value is not None]
-    return sum(known) / len(known) if known else None
+    return mean_of(row.cell.judged_at_10 or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def judged_gap(document: ResultDocument, rows: Sequence[Row]) -> JudgedGap | Non
     if len(known) < 2:
         return None
     (top, most), (bottom, least) = (pick(known, key=lambda pair: pair[0]) for pick in (max, min))
-    [found] = paired([(most.cell.judged_at_10 or [], least.cell.judged_at_10 or [])], seed_of(document))
+    [found] = paired([(most.cell.judged_at_10 or [], least.cell.judged_at_10 or [])], document.seed)
     if found is None or found.mean < LEAST_GAP or found.low <= 0:
         return None
     return JudgedGap(most, least, top, bottom, found.mean, found.low, found.high)
@@ -89,11 +89,6 @@ def judged_gap(document: ResultDocument, rows: Sequence[Row]) -> JudgedGap | Non
 def _systems(rows: Sequence[Row]) -> list[Row]:
     """The measured rows but the baseline, whose vectors are meant to know nothing."""
     return [row for row in rows if row.ok and not row.is_baseline]
-
-
-def seed_of(document: ResultDocument) -> int:
-    """The run's seed."""
-    return int(document.spec.get("seed") or 0)
 
 
 def has_negatives(document: ResultDocument) -> bool:

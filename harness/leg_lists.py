@@ -60,7 +60,7 @@ class LegLists:
             if query_id in self.bm25
         }
         values = {"legs_version": VERSION, "depth": self.depth, "queries": queries}
-        text = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(values, separators=(",", ":"))  # escaped: an id may hold what UTF-8 cannot
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, gzip.compress(text.encode(), compresslevel=3, mtime=0))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from harness.cost import Usage
 from harness.metrics import Metric
-from harness.render.format import megabytes, number, score, seconds
+from harness.render.format import count, megabytes, number, score, seconds
 from harness.rows import Row
 from harness.units import parse_bytes, parse_duration_s, parse_usd
 from rag_core.errors import InvalidArgumentError
@@ -97,11 +97,13 @@ def _median(samples: Iterable[float | None]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of a row that a limit may ask for: its name in sentences, its value, its form."""
+    """A figure of a row that a limit may ask for: its name in sentences, its value, its form, and what
+    measures it where a run alone does not."""
 
     name: str
     of: Callable[[Row], float | None]
     form: Callable[[float | None], str]
+    measured_by: str = ""
 
 
 def _speed(name: str) -> Callable[[Row], float | None]:
@@ -122,7 +124,8 @@ def at_clients(name: str, clients: int) -> Figure:
                 return found
         return None
 
-    return Figure(f"{name} with {clients} clients", of, seconds)
+    measured_by = f"bench load RESULT --system NAME --concurrency {clients} measures it"
+    return Figure(f"{name} with {count(clients, 'client', 'clients')}", of, seconds, measured_by)
 
 
 FIGURES: Mapping[str, Figure] = {

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.config import FREE_SETTINGS
+from harness.config import FREE_SETTINGS, LATER_SETTINGS
 from harness.provenance import machine_name, machine_of
 from harness.results import CellResult, ResultDocument
 
@@ -33,6 +33,8 @@ IDLE_CELL_SETTINGS = (
     "replayed",
     "mean_weights",
 )
+#: Parts of ``CellResult.settings`` that earlier versions did not record, with what they then were.
+LATER_CELL_SETTINGS = {"bm25.scorer": "numpy"}
 MACHINE = ("cpu_model", "cpus_usable", "os", "architecture", "threads")
 
 
@@ -62,7 +64,8 @@ def document_mismatches(old: ResultDocument, new: ResultDocument) -> Iterator[Mi
         yield Mismatch("data set: judged queries", f"{a} queries", f"{b} queries")
     free = {*FREE_SETTINGS, *SPEED_SETTINGS, *IDLE_SETTINGS}
     names = [name for name in dict.fromkeys((*old.spec, *new.spec)) if name not in free]
-    for found in _differing(names, old.spec, new.spec):
+    # an earlier version lacks what it could not do: it ran as is done now where that is not asked for
+    for found in _differing(names, *({**LATER_SETTINGS, **document.spec} for document in (old, new))):
         yield replace(found, field=f"setting {found.field}")
     if old.spec == new.spec and old.spec_digest != new.spec_digest:  # a setting that is not recorded
         yield Mismatch("digest of the settings", old.spec_digest, new.spec_digest)
@@ -80,7 +83,7 @@ def cell_mismatches(old: CellResult, new: CellResult) -> Iterator[Mismatch]:
     if old.status != "ok" or new.status != "ok":
         return
     for name in ("fingerprint", "settings"):
-        a, b = _flat(getattr(old, name) or {}), _flat(getattr(new, name) or {})
+        a, b = (_recorded(_flat(getattr(cell, name) or {})) for cell in (old, new))
         # the digest follows from the other fields: it is named only where they are all equal
         idle = {*IDLE_CELL_SETTINGS, "digest"}
         fields = [f for f in dict.fromkeys((*a, *b)) if idle.isdisjoint((f, f.partition(".")[0]))]
@@ -104,6 +107,13 @@ def machines_of(a: CellResult, old: ResultDocument, b: CellResult, new: ResultDo
     if not list(_differing(MACHINE, first, second)):
         return ""
     return f"{machine_name(first)} / {machine_name(second)}"
+
+
+def _recorded(values: dict[str, Any]) -> dict[str, Any]:
+    """``values`` with those of :data:`LATER_CELL_SETTINGS` that stand in a part it has."""
+    parts = {name.partition(".")[0] for name in values}
+    later = {name: value for name, value in LATER_CELL_SETTINGS.items() if name.partition(".")[0] in parts}
+    return {**later, **values}
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from harness.differences import SURE, Difference
 from harness.pairwise import EQUIVALENT, FEWEST, NOT_WORSE, OPEN, WORSE, Pair, margin_verdict
 from harness.power import detectable, queries_needed
-from harness.render.format import number, p_value, percent, score, signed
+from harness.render.format import corrected_p, listed, number, percent, score, signed
 from harness.rows import Row
 
 __all__ = ["about", "evidence", "margin_sentences", "rival_sentences", "tally", "would_tell"]
@@ -21,10 +21,9 @@ MOST_NAMED = 5
 def evidence(found: Difference) -> str:
     """``+0.289 (+55 %), 95 % interval +0.200 to +0.380, corrected p < 0.001``."""
     relative = f" ({percent(found.relative)})" if found.relative is not None else ""
-    p = p_value(found.adjusted)
     return (
         f"{signed(found.mean)}{relative}, 95 % interval {signed(found.low)} to {signed(found.high)}, "
-        f"corrected p {p if p.startswith('<') else f'= {p}'}"
+        f"{corrected_p(found.adjusted)}"
     )
 
 
@@ -109,16 +108,14 @@ def margin_sentences(others: Sequence[Row], apart: Mapping[str, Pair], margin: f
         WORSE: f"Worse than the best by more than {size}",
         OPEN: f"Not shown to be within {size} of the best, nor to be worse by more",
     }
-    out = [f"{heads[v]} (one-sided 95 % bound): {_listed(names)}" for v, names in found.items() if names]
+    out = [
+        f"{heads[v]} (one-sided 95 % bound): {listed(names, MOST_NAMED)}"
+        for v, names in found.items()
+        if names
+    ]
     if found[OPEN]:
         out[-1] += f"; {about(needed)} queries would show it of each that is equal in truth"
     return [f"{line}." for line in out]
-
-
-def _listed(names: Sequence[str]) -> str:
-    if len(names) <= MOST_NAMED:
-        return ", ".join(names)
-    return f"{', '.join(names[: MOST_NAMED - 1])} and {len(names) - MOST_NAMED + 1} others"
 
 
 def _mean(row: Row) -> str:

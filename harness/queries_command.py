@@ -9,6 +9,7 @@ from pathlib import Path
 from harness.datasets import Dataset, load_dataset
 from harness.formats.reading import DataError, shown
 from harness.formats.trec import escaped_id, read_run
+from harness.metrics import Metric
 from harness.render.format import score, signed
 from harness.results import CellKey, CellResult, ResultDocument, file_name, load_result
 from harness.rows import labels, main_metric
@@ -44,7 +45,7 @@ def query_lines(
         DataError, ResultError: a file cannot be read.
     """
     document = load_result(result)
-    metric = metric or main_metric(document)
+    metric = str(Metric.parse(metric)) if metric else main_metric(document)
     cell = find_cell(document, system)
     other = find_cell(document, against) if against else lexical_cell(document)
     other = None if other is cell else other
@@ -139,7 +140,9 @@ class _Side:
     def read(cls, cell: CellResult, document: ResultDocument, runs: Path, metric: str) -> _Side:
         path = runs / f"{file_name(cell.key)}.run"
         if not path.exists():
-            raise DataError(path, None, "no such run file; accepted: the folder that bench run wrote")
+            raise DataError(
+                path, None, "no such run file; accepted: the folder that bench run wrote, with its runs/"
+            )
         found = read_run(path).rankings
         label = labels([one.key for one in document.cells])[cell.key.cell_id]
         ids = {query_id: ranking.doc_ids for query_id, ranking in found.items()}

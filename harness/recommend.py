@@ -15,6 +15,7 @@ from harness.differences import Difference
 from harness.limits import Limit, usd_per_1k
 from harness.margins import parse_margins
 from harness.pairwise import OPEN, all_pairs, difference_verdict
+from harness.provenance import on_one_machine
 from harness.results import ResultDocument
 from harness.rows import Row, differences, main_metric, make_rows, metric_names
 from rag_core.errors import InvalidArgumentError, RagCoreError
@@ -26,10 +27,13 @@ __all__ = ["DEFAULT_MARGIN", "PREFER", "Candidate", "Closeness", "Recommendation
 DEFAULT_MARGIN = 0.01
 #: What decides among the acceptable; ``auto``: cost where a service charges for one of them, else latency.
 PREFER = ("auto", "latency", "cost", "memory", "throughput", "quality")
+#: Those that compare times.
+TIMED = ("latency", "throughput")
 NONE = "-"
 BASELINE = "the baseline"
 STAND_IN = "a stand-in that nobody would run"
 UNMEASURED = "not measured"
+USELESS = "no relevant document among its answers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +160,12 @@ def recommend(
         rows: of ``document`` and ``metric``, where they have been made already.
 
     Raises:
-        InvalidArgumentError: a metric that was not measured, a bad margin, or an unknown preference.
+        InvalidArgumentError: a metric that was not measured, a bad margin or price, or an unknown preference.
     """
     if prefer not in PREFER:
         raise InvalidArgumentError(f"--prefer {prefer!r}; accepted: {', '.join(PREFER)}")
+    if usd_per_hour is not None and not 0 <= usd_per_hour < math.inf:
+        raise InvalidArgumentError(f"--usd-per-hour {usd_per_hour:g}; accepted: a finite number from 0")
     metric = metric or main_metric(document)
     wanted = parse_margins(margins or document.spec.get("margins") or ())
     wanted = {metric: wanted.pop(metric, DEFAULT_MARGIN), **wanted}
@@ -185,7 +191,9 @@ def recommend(
             for one in candidates
         ]
         best = next(one for one in candidates if one.row is best.row)
-    order, figure, ranked = _ranked([one for one in candidates if one.is_acceptable], prefer, per_hour)
+    acceptable = [one for one in candidates if one.is_acceptable]
+    here = on_one_machine(document, *(one.row.cell for one in acceptable))
+    order, figure, ranked = _ranked(acceptable, prefer, per_hour, here)
     return Recommendation(
         document, metric, wanted, tuple(limits), order, figure, tuple(candidates), best, ranked, per_hour
     )
@@ -199,7 +207,9 @@ def _never(row: Row) -> str:
     if row.is_baseline:
         return BASELINE
     names = (row.cell.key.provider, row.cell.key.reranker)
-    return STAND_IN if any(_is_stand_in(name) for name in names) else ""
+    if any(_is_stand_in(name) for name in names):
+        return STAND_IN
+    return "" if row.cell.mean(row.main) else USELESS
 
 
 def _is_stand_in(text: str) -> bool:
@@ -214,7 +224,7 @@ def _closeness(
     document: ResultDocument, best: Candidate, candidates: Sequence[Candidate], margins: Mapping[str, float]
 ) -> dict[str, tuple[Closeness, ...]]:
     """Cell id → how it stands to the best, one per margin."""
-    seed = int(document.spec.get("seed") or 0)
+    seed = document.seed
     main = next(iter(margins))
     others = [one for one in candidates if not one.never and one is not best]
     # the cells that the verdict compares, in its order, so that both read the same resampling
@@ -247,9 +257,12 @@ def _closeness(
 
 
 def _ranked(
-    acceptable: Sequence[Candidate], prefer: str, usd_per_hour: float | None
+    acceptable: Sequence[Candidate], prefer: str, usd_per_hour: float | None, is_one_machine: bool = True
 ) -> tuple[str, str, tuple[Candidate, ...]]:
-    """The order used, the figure it compared, and ``acceptable`` by it, then by latency, cost and quality."""
+    """The order used, the figure it compared, and ``acceptable`` by it, then by latency, cost and quality.
+
+    Times of several machines are not compared: quality stands where latency or throughput would.
+    """
 
     def latency(name: str) -> Callable[[Candidate], float | None]:
         return lambda one: one.row.speed(name)
@@ -268,8 +281,11 @@ def _ranked(
     }
     if prefer == "auto":
         prefer = "cost" if any(cost(one) for one in acceptable) and _is_charged(acceptable) else "latency"
+    if prefer in TIMED and not is_one_machine:
+        prefer = "quality"
     figure, key = orders[prefer]
-    keys = (key, orders["latency"][1], cost, orders["quality"][1])
+    then = ("latency", "cost", "quality") if is_one_machine else ("cost", "quality")
+    keys = (key, *(orders[name][1] for name in then))
 
     def place(one: Candidate) -> tuple[float, ...]:
         return tuple(math.inf if (value := each(one)) is None else value for each in keys)

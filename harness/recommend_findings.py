@@ -11,8 +11,9 @@ from harness.noise import shift
 from harness.pairwise import FEWEST, OPEN, WORSE
 from harness.pairwise_findings import about
 from harness.power import queries_needed
+from harness.provenance import on_one_machine
 from harness.recommend import BASELINE, STAND_IN, Candidate, Closeness, Recommendation
-from harness.render.format import interval, megabytes, number, score, seconds, signed
+from harness.render.format import count, interval, listed, megabytes, number, score, seconds, signed
 from harness.summary import metric_title
 
 __all__ = ["recommendation_sentences"]
@@ -63,7 +64,7 @@ def _chosen(found: Recommendation, chosen: Candidate) -> list[str]:
     n = len(found.document.dataset.get("query_ids", ()))
     own = (
         f"{metric_title(found.metric)} {score(value.mean)} (95 % interval "
-        f"{interval(value.low, value.high)}, {n} judged queries)"
+        f"{interval(value.low, value.high)}, {count(n, 'judged query', 'judged queries')})"
     )
     first = f"Recommended: {_name(chosen)}: {own}, {_figures(chosen, found.usd_per_hour)}."
     kept = ", and keep every limit" if found.limits else ""
@@ -76,6 +77,8 @@ def _chosen(found: Recommendation, chosen: Candidate) -> list[str]:
             f"It is {itself}the {WORD[found.prefer]} ({found.figure}) of the {many} that are not worse "
             f"than the best by more than {_margins(found)}{kept}."
         )
+    elif _is_alone(found):
+        why = "No other system was measured that may be recommended: there was no choice."
     elif chosen is best:
         also = " and keeps every limit" if found.limits else ""
         why = f"It is the best{also}; no other that does is shown to be within {_margins(found)} of it."
@@ -83,6 +86,10 @@ def _chosen(found: Recommendation, chosen: Candidate) -> list[str]:
     else:
         why = f"It alone is not worse than the best by more than {_margins(found)}, and keeps every limit."
     return [first, why]
+
+
+def _is_alone(found: Recommendation) -> bool:
+    return sum(not one.never for one in found.candidates) == 1
 
 
 def _given_up(found: Recommendation, chosen: Candidate) -> list[str]:
@@ -96,9 +103,10 @@ def _given_up(found: Recommendation, chosen: Candidate) -> list[str]:
             continue
         upper = f"at most {score(max(0.0, gap.upper))} at 95 %" if gap.upper is not None else UNKNOWN
         out.append(
-            f"Against the best, {_name(best)} ({score(best.row.cell.mean(one.metric))}), it gives up "
-            f"{signed(gap.mean)} {metric_title(one.metric)} (95 % interval {signed(gap.low)} to "
-            f"{signed(gap.high)}; {upper}, margin {one.margin:g})."
+            f"Against the best, {_name(best)} ({score(best.row.cell.mean(one.metric))}), it "
+            f"{'gains' if gap.mean < 0 else 'gives up'} {score(abs(gap.mean))} {metric_title(one.metric)} "
+            f"(95 % interval of what is given up {signed(gap.low)} to {signed(gap.high)}; {upper}, "
+            f"margin {one.margin:g})."
         )
     out.append(f"The best has {_figures(best, found.usd_per_hour)}.")
     return out
@@ -119,9 +127,10 @@ def _nothing(found: Recommendation) -> list[str]:
         known = [value for value in values if value is not None]
         end = (min if limit.is_most else max)(known, default=None)
         lowest = "least" if limit.is_most else "most"
+        hint = f": {limit.figure.measured_by}" if end is None and limit.figure.measured_by else ""
         out.append(
             f"{limit.option} binds: it leaves out every one of them ({limit.figure.name} "
-            f"{show(end, limit.figure.form)}{f' at {lowest}' if end is not None else ' of any'})."
+            f"{show(end, limit.figure.form)}{f' at {lowest}' if end is not None else ' of any'}){hint}."
         )
     if not found.binding:
         out.append("No limit alone binds: each of them leaves out some.")
@@ -132,7 +141,7 @@ def _nothing(found: Recommendation) -> list[str]:
         other = max(kept, key=lambda one: one.mean)
         worst = next(each for each in other.closeness if not each.ok)
         gap = worst.difference
-        may = f", which may be worse than the best by {score(gap.upper)}" if gap and gap.upper else ""
+        may = f", which may be worse than the best by up to {score(gap.upper)}" if gap and gap.upper else ""
         out.append(
             f"Of those that keep every limit, {_name(other)} ({score(other.mean)}) is the best{may}: "
             f"--margin {worst.metric}=NUMBER above that accepts it."
@@ -142,7 +151,7 @@ def _nothing(found: Recommendation) -> list[str]:
 
 def _missed(limit: Limit, value: float | None) -> str:
     excess = limit.excess(value)
-    more = f", {100 * excess:.0f} % beyond" if value is not None and 0.005 <= excess < 100 else ""
+    more = f", {100 * excess:,.0f} % beyond" if value is not None and 0.005 <= excess < 100 else ""
     return f"{limit.figure.name} {show(value, limit.figure.form)} against {limit.option}{more}"
 
 
@@ -157,7 +166,7 @@ def _by_limit(found: Recommendation) -> list[str]:
             if held == limit
         ]
         if broken:
-            out.append(f"Left out by {limit.option} ({limit.figure.name}): {_listed(broken)}.")
+            out.append(f"Left out by {limit.option} ({limit.figure.name}): {listed(broken, MOST_NAMED)}.")
     return out
 
 
@@ -173,9 +182,9 @@ def _by_margin(found: Recommendation) -> list[str]:
         ]
         title = metric_title(name)
         if worse := [_gap(one, each) for one, each in judged if each.verdict == WORSE]:
-            out.append(f"Worse than the best by more than {margin:g} {title}: {_listed(worse)}.")
+            out.append(f"Worse than the best by more than {margin:g} {title}: {listed(worse, MOST_NAMED)}.")
         if still_open := [(one, each) for one, each in judged if each.verdict == OPEN]:
-            named = _listed([_gap(one, each) for one, each in still_open])
+            named = listed([_gap(one, each) for one, each in still_open], MOST_NAMED)
             more = _would_show(found, [one for one, _ in still_open], name, margin)
             out.append(f"Not shown to be within {margin:g} {title} of the best: {named}{more}.")
     return out
@@ -185,6 +194,8 @@ def _gap(one: Candidate, each: Closeness) -> str:
     gap = each.difference
     if gap is None or gap.upper is None:
         return f"{_name(one)} ({UNKNOWN})"
+    if gap.n < FEWEST:  # a bound of so few queries says nothing
+        return f"{_name(one)} ({score(one.row.cell.mean(each.metric))})"
     return f"{_name(one)} ({score(one.row.cell.mean(each.metric))}; behind by at most {score(gap.upper)})"
 
 
@@ -212,7 +223,7 @@ def _never(found: Recommendation) -> list[str]:
     )
     out = []
     for reason, pairs in groupby(left, key=lambda pair: pair[0]):
-        names = _listed([name for _, name in pairs])
+        names = listed([name for _, name in pairs], MOST_NAMED)
         if reason in (BASELINE, STAND_IN):
             out.append(f"Never recommended: {names} ({reason}).")
         else:
@@ -225,10 +236,25 @@ def _never(found: Recommendation) -> list[str]:
 
 
 def _how_sure(found: Recommendation) -> Iterable[str]:
+    if not _is_alone(found):
+        yield from _tested(found)
+    if not on_one_machine(found.document, *(one.row.cell for one in found.ranked)):
+        yield (
+            "The acceptable systems were measured on several machines: their times are not compared, so that "
+            f"they are ordered by {found.figure}."
+        )
+    yield from _speed(found)
+    lost = found.chosen.row.cell.counts.get("n_failed", 0) if found.chosen else 0
+    if lost and found.chosen:
+        yield f"{_name(found.chosen)}: {count(lost, 'query', 'queries')} failed and count 0."
+
+
+def _tested(found: Recommendation) -> Iterable[str]:
     n = len(found.document.dataset.get("query_ids", ()))
     if n < FEWEST:
         yield (
-            f"How sure: {n} judged queries are too few to show of any system that it is close to the best; "
+            f"How sure: {count(n, 'judged query is', 'judged queries are')} too few to show of any system "
+            "that it is close to the best; "
             f"{FEWEST} are the least."
         )
     else:
@@ -236,10 +262,6 @@ def _how_sure(found: Recommendation) -> Iterable[str]:
             "How sure: a system that is worse by more than the margin passes this test in at most 5 % of "
             f"runs like this one ({n} queries); each was tested on its own."
         )
-    yield from _speed(found)
-    lost = found.chosen.row.cell.counts.get("n_failed", 0) if found.chosen else 0
-    if lost and found.chosen:
-        yield f"{_name(found.chosen)}: {lost} queries failed and count 0."
 
 
 def _speed(found: Recommendation) -> Iterable[str]:
@@ -255,9 +277,3 @@ def _speed(found: Recommendation) -> Iterable[str]:
     both = f"{show(first.row.speed(name), seconds)} against {show(second.row.speed(name), seconds)}"
     verb = "is more than" if moved.beyond_noise else "is within"
     yield f"Its lead in {found.figure} over {_name(second)} ({both}) {verb} the noise of this run."
-
-
-def _listed(names: Sequence[str]) -> str:
-    if len(names) <= MOST_NAMED:
-        return ", ".join(names)
-    return f"{', '.join(names[: MOST_NAMED - 1])} and {len(names) - MOST_NAMED + 1} others"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from harness.config import RERANKED_PIPELINES
 from harness.economics import MAIN
 from harness.metrics import Metric
-from harness.render.format import p_value, score, seconds, signed
+from harness.render.format import corrected_p, score, seconds, signed
 from harness.rows import NONE, Difference, Row, paired
 from rag_core.errors import RagCoreError
 
@@ -147,9 +147,7 @@ def _winner(best: Row, found: Sequence[Finding]) -> list[str]:
 def _evidence(found: Difference) -> str:
     if found.mean == found.low == found.high == 0:
         return "the same for every query"
-    p = p_value(found.adjusted)
-    bounds = f"{signed(found.low)} to {signed(found.high)}"
-    return f"{bounds} (corrected p {p if p.startswith('<') else f'= {p}'})"
+    return f"{signed(found.low)} to {signed(found.high)} ({corrected_p(found.adjusted)})"
 
 
 def _title(metric: str) -> str:

@@ -109,7 +109,7 @@ def _compared(reference: _Reranker, other: _Reranker, runs: Path, document: Resu
             dtype=other.dtype,
             reference_values=base,
             values=values,
-            seed=int(document.spec.get("seed") or 0),
+            seed=document.seed,
         )
         return _entry(other, reference, **found.as_dict())
     return _entry(other, reference, verdict=NOT_COMPARED, reason="no pool was scored by both")

@@ -201,6 +201,11 @@ class ResultDocument:
     parity: list[dict[str, Any]] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION
 
+    @property
+    def seed(self) -> int:
+        """Of the run's resampling; 0 where none is recorded."""
+        return int(self.spec.get("seed") or 0)
+
     def cell(self, cell_id: str) -> CellResult | None:
         """The cell of that id."""
         return next((cell for cell in self.cells if cell.key.cell_id == cell_id), None)

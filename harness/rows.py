@@ -152,7 +152,7 @@ def make_rows(document: ResultDocument, metric: str | None = None) -> list[Row]:
                 doubt=doubt(cell.key, document.parity),
             )
         )
-    return _mark_winner(_with_baseline(rows, _seed(document)))
+    return _mark_winner(_with_baseline(rows, document.seed))
 
 
 def _with_baseline(rows: list[Row], seed: int) -> list[Row]:
@@ -265,7 +265,3 @@ def _mean(values: Sequence[float], expected: int | None = None) -> float | None:
 
 def _query_ids(document: ResultDocument) -> list[str]:
     return list(document.dataset.get("query_ids", ()))
-
-
-def _seed(document: ResultDocument) -> int:
-    return int(document.spec.get("seed") or 0)

@@ -169,7 +169,7 @@ def stratify(document: ResultDocument, split: Split, metric: str, compare: bool 
                 wanted.append((number, cell.key.cell_id))
                 pairs.append((_picked(cell, metric, part), _picked(reference, metric, part)))
     versus: list[dict[str, Difference]] = [{} for _ in split.parts]
-    for (number, cell_id), found in zip(wanted, paired(pairs, _seed(document))):
+    for (number, cell_id), found in zip(wanted, paired(pairs, document.seed)):
         if found is not None:
             versus[number][cell_id] = found
     parts = tuple(
@@ -216,7 +216,7 @@ def fusion_losses(document: ResultDocument, split: Split, hybrid: CellKey, metri
             (_picked(cells[hybrid.cell_id], metric, part), _picked(cells[leg], metric, part))
             for part, leg in zip(split.parts, legs)
         ],
-        _seed(document),
+        document.seed,
     )
     return [FusionLoss(part, leg, gap) for part, leg, gap in zip(split.parts, legs, found) if gap]
 
@@ -234,7 +234,3 @@ def _picked(cell: CellResult, metric: str, part: Part) -> list[float | None]:
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return math.fsum(known) / len(known) if known and len(known) == len(values) else None
-
-
-def _seed(document: ResultDocument) -> int:
-    return int(document.spec.get("seed") or 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from harness.render.format import p_value, score, signed
+from harness.render.format import corrected_p, score, signed
 from harness.results import ResultDocument
 from harness.rows import Row
 from harness.strata import FusionLoss, Part, Split, fusion_losses, overlap_split, stratify
@@ -54,12 +54,11 @@ def overlap_sentences(document: ResultDocument, rows: Sequence[Row], metric: str
     own = best.cell.key.cell_id
     gap = low.versus[own]
     kept = "holds at" if _of(low, own) >= HOLDS * _of(high, own) else "reaches"
-    p = p_value(gap.adjusted)
     out = [
         f"On the {low.n} queries {described(split)} {named[words].label} falls to {score(_of(low, words))} "
         f"({score(_of(high, words))} on the {high.n} that share {_rest(split)}) and {best.label} {kept} "
         f"{score(_of(low, own))} ({score(_of(high, own))}): {signed(gap.mean)}, 95 % interval "
-        f"{signed(gap.low)} to {signed(gap.high)}, corrected p {p if p.startswith('<') else f'= {p}'}."
+        f"{signed(gap.low)} to {signed(gap.high)}, {corrected_p(gap.adjusted)}."
     ]
     # of several methods of fusion the one that does best: what it loses none of them keeps
     fused = max(

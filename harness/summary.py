@@ -14,7 +14,7 @@ from harness.naming import provider_name
 from harness.pairwise import Pair, all_pairs
 from harness.pairwise_findings import evidence, margin_sentences, rival_sentences, tally, would_tell
 from harness.provenance import machine_name, machines, on_one_machine
-from harness.render.format import interval, megabytes, percent, score, seconds
+from harness.render.format import count, interval, megabytes, percent, score, seconds
 from harness.rerank_findings import rerank_sentences
 from harness.results import ResultDocument
 from harness.rows import Difference, Row, clean, main_metric, make_rows, strata
@@ -47,6 +47,8 @@ class Verdict:
         headline_change: relative change against the baseline on the headline queries.
         equals: ids of the cells that cannot be told apart from the winner, best first.
         cautions: the last of ``sentences``: what limits the verdict.
+        details: those of ``sentences`` that tell of parts of the queries: for the report, which has tables
+            of them; no warning is among them.
     """
 
     sentences: tuple[str, ...]
@@ -58,6 +60,14 @@ class Verdict:
     headline_change: float | None = None
     equals: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
+
+    @property
+    def lead(self) -> tuple[str, ...]:
+        """For a terminal: all but the details, and where those stand."""
+        left = len(self.details)
+        more = f"{count(left, 'further finding stands', 'further findings stand')} in the report."
+        return (*(one for one in self.sentences if one not in self.details), *([more] if left else []))
 
 
 def metric_title(name: str) -> str:
@@ -85,20 +95,20 @@ def verdict(document: ResultDocument, metric: str | None = None) -> Verdict:
     others = sorted(
         (row for row in rows if row.ok and row is not best and not row.doubt), key=lambda r: -_mean(r)
     )
-    seed = int(document.spec.get("seed") or 0)
+    seed = document.seed
     pairs = all_pairs([row.cell for row in (best, *others)], metric, seed)
     apart = {pair.other: pair for pair in pairs if pair.better == best.cell.key.cell_id}
     equals = [row for row in others if not (pair := apart.get(row.cell.key.cell_id)) or not pair.sure]
     baseline = next((row for row in rows if row.is_baseline and row.ok), None)
     change = _headline_change(best, baseline)
+    details = (*overlap_sentences(document, rows, metric), *tag_sentences(document, rows, metric))
     sentences = [
         _winner_sentence(document, best, metric, doubted),
         *_baseline_sentences(best, baseline, rows, change, apart),
         *rival_sentences(others, apart, equals),
         *margin_sentences(others, apart, parse_margins(document.spec.get("margins") or ()).get(metric)),
         *rerank_sentences(rows, best, metric, seed),
-        *overlap_sentences(document, rows, metric),
-        *tag_sentences(document, rows, metric),
+        *details,
         *_cost_sentences(document, best, baseline, equals),
         *agreement_sentences(document),
         *audit_sentences(document, rows),
@@ -114,6 +124,7 @@ def verdict(document: ResultDocument, metric: str | None = None) -> Verdict:
         headline_change=change,
         equals=tuple(row.cell.key.cell_id for row in equals),
         cautions=cautions,
+        details=details,
     )
 
 
@@ -131,7 +142,8 @@ def _winner_sentence(document: ResultDocument, best: Row, metric: str, doubted: 
     found = best.cell.metrics[metric]
     bounds = interval(found.low, found.high)
     n = len(document.dataset.get("query_ids", ()))
-    own = f"{metric_title(metric)} {score(found.mean)} (95 % interval {bounds}, {n} judged queries)"
+    judged = count(n, "judged query", "judged queries")
+    own = f"{metric_title(metric)} {score(found.mean)} (95 % interval {bounds}, {judged})"
     if doubted and _mean(doubted[0]) > _mean(best):
         above = f"{doubted[0].label} scores highest ({score(_mean(doubted[0]))}) but is not recommended"
         return f"{above}: {doubted[0].doubt}. Next is {best.label}: {own}."
@@ -169,8 +181,8 @@ def _baseline_sentences(
     if best.headline is not None and baseline.headline is not None:
         relative = f" ({percent(change)})" if change is not None else ""
         out.append(
-            f"On the {best.headline_n} headline queries it reaches {score(best.headline)} "
-            f"against the baseline's {score(baseline.headline)}{relative}."
+            f"On the {count(best.headline_n, 'headline query', 'headline queries')} it reaches "
+            f"{score(best.headline)} against the baseline's {score(baseline.headline)}{relative}."
         )
     return out
 
@@ -213,7 +225,7 @@ def _cautions(document: ResultDocument, rows: Sequence[Row], metric: str) -> Ite
         yield f"The run is not complete ({document.status}): what follows may still change."
     without = document.dataset.get("n_without_relevant") or 0
     if without:
-        yield f"{_count(without, 'query has', 'queries have')} no relevant document and no part in the means."
+        yield f"{count(without, 'query has', 'queries have')} no relevant document and no part in the means."
     failed = [row for row in rows if row.cell.status == "failed"]
     skipped = [row for row in rows if row.cell.status == "skipped"]
     for what, chosen in (("failed", failed), ("could not run here", skipped)):
@@ -224,7 +236,7 @@ def _cautions(document: ResultDocument, rows: Sequence[Row], metric: str) -> Ite
     for row in rows:
         lost = row.cell.counts.get("n_failed", 0)
         if row.cell.status == "ok" and lost:
-            yield f"{row.label}: {_count(lost, 'query', 'queries')} failed and count 0."
+            yield f"{row.label}: {count(lost, 'query', 'queries')} failed and count 0."
     yield from _fusion_cautions(document, rows, metric)
     yield from _warnings(document, rows, metric)
 
@@ -239,10 +251,6 @@ def _machine_cautions(document: ResultDocument) -> Iterable[str]:
         )
 
 
-def _count(n: int, one: str, many: str) -> str:
-    return f"{n} {one if n == 1 else many}"
-
-
 def reasons(rows: Iterable[Row]) -> dict[str, list[str]]:
     """Reason → labels of the cells that ended for it."""
     out: dict[str, list[str]] = {}
@@ -253,12 +261,12 @@ def reasons(rows: Iterable[Row]) -> dict[str, list[str]]:
 
 def _fusion_cautions(document: ResultDocument, rows: Sequence[Row], metric: str) -> Iterable[str]:
     """Hybrid cells that score below the better of their two legs; where surely so, the leg to use."""
-    for one in fusion_rows(rows, metric, int(document.spec.get("seed") or 0)):
+    for one in fusion_rows(rows, metric, document.seed):
         gap = one.to_better
         # the baseline's vectors know nothing on purpose: that fusing them loses is no finding
         if one.row.is_baseline or gap is None or gap.mean > -LEAST_DIFFERENCE:
             continue
-        told = f": use {one.better.label} alone" if one.lost else " (not told apart)"
+        told = f": take {one.better.label} alone" if one.lost else " (not told apart)"
         yield (
             f"Fusion does not pay for {provider_name(one.row.cell.key.provider)}: {one.row.label} "
             f"{score(_mean(one.row))} is below its better leg, "

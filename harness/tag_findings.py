@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.render.format import p_value, score, signed
+from harness.render.format import corrected_p, score, signed
 from harness.results import ResultDocument
 from harness.rows import Difference, Row
 from harness.strata import Part, Split
@@ -107,8 +107,7 @@ def _named(split: Split, part: Part) -> str:
 
 
 def _evidence(gap: Difference) -> str:
-    p = p_value(gap.adjusted)
     return (
-        f"{signed(gap.mean)}, 95 % interval {signed(gap.low)} to {signed(gap.high)}, corrected p "
-        f"{p if p.startswith('<') else f'= {p}'}"
+        f"{signed(gap.mean)}, 95 % interval {signed(gap.low)} to {signed(gap.high)}, "
+        f"{corrected_p(gap.adjusted)}"
     )

@@ -211,7 +211,8 @@ def _advance(track: Track, state: _State, night: int, found: _Found | None) -> N
 def _versus_first(track: Track, state: _State, pairs: Pairs, night: int, reference: int | None) -> None:
     if reference is None:
         old, track.first_night = state.segment[0], state.segment[0]
-        value = track.points[old].value
+        # as the newest: without what all systems share of its night, where that is known
+        value = next(iter(_values(track, [old], True)), None)
         if old == night:
             track.first_night = None
             return

@@ -10,6 +10,7 @@ from pathlib import Path
 from harness.command import data_name
 from harness.config import BASELINE, DEFAULT_METRICS, RunSpec
 from harness.leg_lists import LegLists, legs_file
+from harness.metrics import Metric
 from harness.pairwise_findings import about
 from harness.progress import reporter
 from harness.queries_command import texts_of
@@ -67,6 +68,8 @@ def tune_lines(options: TuneOptions, say: Callable[..., None]) -> list[str]:
         DataError, ResultError: the result has no lists, or is none.
         UnknownNameError: no such metric.
     """
+    metric = str(Metric.parse(options.metric))  # refused before anything is measured
+    options = replace(options, metric=metric)
     result = options.result or _measured(options, say)
     document = load_result(result)
     vector = _chosen(document, options.provider)

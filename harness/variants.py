@@ -196,7 +196,7 @@ def _compared(
     if not (theirs[1].any(axis=1) & ours[1].any(axis=1)).any():
         return _entry(other, reference, verdict=NOT_COMPARED, reason="no query was answered by both")
     base, values = _values(reference, other)
-    seed = int(document.spec.get("seed") or 0)
+    seed = document.seed
     found = agree(
         other.key.dtype,
         theirs[0],

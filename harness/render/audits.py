@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.audit_findings import PrefixFinding, audited, prefix_findings
-from harness.label_health import extremes, has_negatives, judged_gap, judged_mean, seed_of
+from harness.label_health import extremes, has_negatives, judged_gap, judged_mean
 from harness.render.blocks import escape
 from harness.render.format import MISSING, interval, number, p_value, score, share, signed
 from harness.results import ResultDocument
@@ -98,7 +98,7 @@ def label_health(document: ResultDocument, rows: Sequence[Row], metric: str) -> 
     body = []
     for row in measured:
         known = [value for value in row.cell.judged_at_10 or () if value is not None]
-        low, high = mean_interval(known, binary=False, seed=seed_of(document)) if known else (None, None)
+        low, high = mean_interval(known, binary=False, seed=document.seed) if known else (None, None)
         body.append([row.label, score(judged_mean(row)), interval(low, high), str(len(known))])
     out = "## Label health\n\n"
     gap = judged_gap(document, rows)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 __all__ = [
     "MISSING",
+    "corrected_p",
+    "count",
     "figure",
     "interval",
+    "listed",
     "megabytes",
     "milliseconds",
     "number",
@@ -18,6 +22,7 @@ __all__ = [
     "seconds",
     "share",
     "signed",
+    "with_bounds",
 ]
 
 #: Stands where a figure was not measured.
@@ -88,6 +93,29 @@ def p_value(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return MISSING
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def count(n: int, one: str, many: str) -> str:
+    """``1 query`` or ``24 queries``."""
+    return f"{n:,} {one if n == 1 else many}"
+
+
+def corrected_p(value: float) -> str:
+    """``corrected p = 0.003``, as a sentence says it."""
+    text = p_value(value)
+    return f"corrected p {text if text.startswith('<') else f'= {text}'}"
+
+
+def with_bounds(mean: float, low: float, high: float) -> str:
+    """A difference with its interval: ``+0.149 (+0.098 to +0.198)``."""
+    return f"{signed(mean)} ({signed(low)} to {signed(high)})"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """``a, b and 4 others``: ``most`` names, the last of them standing for all that are left."""
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[: most - 1])} and {len(names) - most + 1} others"
 
 
 def milliseconds(value_s: float | None) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from harness.differences import Difference
 from harness.fusion_rows import FusionRow, fusion_rows
 from harness.render.blocks import escape
-from harness.render.format import MISSING, score, signed
+from harness.render.format import MISSING, score, with_bounds
 from harness.results import ResultDocument
 from harness.rows import Row
 from harness.tables import pipe_table
@@ -25,7 +25,7 @@ def fusion(document: ResultDocument, rows: Sequence[Row], metric: str) -> str:
     """The section; empty where no hybrid row has both legs. Rows with one leg measured are left out."""
     found = [
         one
-        for one in fusion_rows(rows, metric, int(document.spec.get("seed") or 0))
+        for one in fusion_rows(rows, metric, document.seed)
         if one.worse is not None and one.to_better is not None
     ]
     if not found:
@@ -33,7 +33,7 @@ def fusion(document: ResultDocument, rows: Sequence[Row], metric: str) -> str:
     columns = ["system", "fusion", "better leg", "Δ", "worse leg", "Δ", "better leg of each query", "Δ"]
     body = [_fields(one) for one in found]
     warned = "".join(
-        f"\n**{escape(one.row.label)} is worse than its better leg, and surely so: use "
+        f"\n**{escape(one.row.label)} is worse than its better leg, and surely so: take "
         f"{escape(one.better.label)}.**\n"
         for one in found
         if one.lost
@@ -60,4 +60,4 @@ def _mean(row: Row) -> str:
 
 
 def _gap(found: Difference | None) -> str:
-    return f"{signed(found.mean)} ({signed(found.low)} to {signed(found.high)})" if found else MISSING
+    return with_bounds(found.mean, found.low, found.high) if found else MISSING

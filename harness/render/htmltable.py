@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.cost import Usage
+from harness.limits import usd_per_1k
 from harness.render.format import (
     MISSING,
     interval,
@@ -22,7 +22,7 @@ from harness.render.htmltext import esc
 from harness.rows import Row
 from harness.summary import metric_title
 
-__all__ = ["scale", "systems_table", "usd_per_1k_queries"]
+__all__ = ["scale", "systems_table"]
 
 #: Head, name in ``cell.speed`` and how it is written, of the columns of times and sizes.
 SPEED = (
@@ -33,21 +33,6 @@ SPEED = (
 )
 
 
-def usd_per_1k_queries(row: Row, per_hour: float | None) -> float | None:
-    """Price of 1,000 queries: services at list price, local models by the hour of this machine.
-
-    None where a part of it is not known; see :class:`harness.cost.Usage`.
-    """
-    used = [Usage.from_dict(values) for values in (row.cell.cost or {}).values()]
-    found = [
-        one.usd_per_1k_queries if one.is_service else one.machine_usd_per_1k_queries(per_hour or 0.0)
-        for one in used
-        if one.is_service or per_hour
-    ]
-    known = [usd for usd in found if usd is not None]
-    return sum(known) if known and len(known) == len(used) else None
-
-
 def scale(rows: Sequence[Row], name: str) -> float:
     """The end of the axis of a metric's bars: the next tenth above the highest interval, at most 1."""
     highs = [max(m.mean or 0.0, m.high or 0.0) for row in rows if (m := row.cell.metrics.get(name))]
@@ -56,8 +41,8 @@ def scale(rows: Sequence[Row], name: str) -> float:
 
 def systems_table(rows: Sequence[Row], names: Sequence[str], main: str, per_hour: float | None) -> str:
     """The table; the columns of each metric but ``main`` are hidden until they are asked for."""
-    costs = [usd_per_1k_queries(row, per_hour) for row in rows]
-    has_costs = any(usd is not None for usd in costs)
+    costs = [usd_per_1k(row, per_hour) if row.ok else None for row in rows]
+    has_costs = any(costs)  # where nothing is charged, a column of noughts says nothing
     heads = [_head("system", "text", "")]
     for place, name in enumerate(names):
         more = f' data-m="{place}"' + ("" if name == main else " hidden")

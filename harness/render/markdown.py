@@ -94,8 +94,8 @@ def grouped(document: ResultDocument, rows: Sequence[Row]) -> dict[str, list[str
         "strata": [by_tags(document, rows, metric), by_overlap(document, rows, metric)],
         "losses": [lost_documents(rows)],
         "reranking": [
-            economics.reranking(rows, int(document.spec.get("seed") or 0)),
-            score_thresholds(rows, int(document.spec.get("seed") or 0)),
+            economics.reranking(rows, document.seed),
+            score_thresholds(rows, document.seed),
         ],
         "audits": [texts_and_roles(document, rows), label_health(document, rows, metric)],
         "cost": [cost(document, rows)],

@@ -23,7 +23,7 @@ FEW = 100
 def how_sure(document: ResultDocument, rows: Sequence[Row], metric: str) -> str:
     """The section; empty where there are not two systems to compare. Marked cells take no part."""
     best = winner(rows)
-    seed = int(document.spec.get("seed") or 0)
+    seed = document.seed
     pairs = all_pairs([row.cell for row in rows if row.ok and not row.doubt], metric, seed)
     if best is None or not pairs:
         return ""

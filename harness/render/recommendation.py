@@ -20,6 +20,6 @@ def recommendation(document: ResultDocument, rows: Sequence[Row]) -> str:
         return ""
     said = "".join(f"- {blocks.escape(sentence)}\n" for sentence in recommendation_sentences(found))
     return (
-        f"## Recommendation\n\n{said}\nWithout limits. With some, and the `rag.toml` to go on with: "
-        "`bench recommend RESULT --max-p95 500ms --max-rss 2GB`.\n"
+        f"## Recommendation\n\n{said}\nChosen without limits. To set some, and to have the `rag.toml` "
+        "written: `bench recommend RESULT --max-p95 500ms --max-rss 2GB`.\n"
     )

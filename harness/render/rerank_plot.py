@@ -28,7 +28,7 @@ def draw_rerank_depth(document: ResultDocument, rows: Sequence[Row], said: Verdi
         return None
     chosen = sorted(chosen, key=lambda row: -_points(row)[-1][1])[:MOST_LINES]
     figure, quality, cost = _panels(len(chosen))
-    seed = int(document.spec.get("seed") or 0)
+    seed = document.seed
     colours = (plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE, plots.RED, plots.SKY)
     timed: list[float] = []
     for row, colour, marker in zip(chosen, colours, MARKS):

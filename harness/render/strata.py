@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 
-from harness.render.format import MISSING, p_value, score, signed
+from harness.render.format import MISSING, p_value, score, with_bounds
 from harness.results import ResultDocument
 from harness.rows import Difference, Row
 from harness.strata import LEAST_PER_SIDE, Part, Split, overlap_split, share_split, stratify, words_split
@@ -120,7 +120,7 @@ def _fields(part: Part, row: Row, split: Split) -> list[str]:
 
 
 def _difference(found: Difference | None) -> str:
-    return f"{signed(found.mean)} ({signed(found.low)} to {signed(found.high)})" if found else MISSING
+    return with_bounds(found.mean, found.low, found.high) if found else MISSING
 
 
 def _note(split: Split) -> str:

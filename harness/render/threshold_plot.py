@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from harness.label_health import seed_of
 from harness.render import plots
 from harness.render.format import share
 from harness.render.thresholds import found_thresholds, score_text
@@ -24,7 +23,7 @@ PANEL_IN = 2.35
 
 def draw_thresholds(document: ResultDocument, rows: Sequence[Row], said: Verdict) -> Any:
     """Both shares against the threshold with their 95 % intervals, and the threshold that is suggested."""
-    chosen = [(row, found) for row, found in found_thresholds(rows, seed_of(document)) if found.points]
+    chosen = [(row, found) for row, found in found_thresholds(rows, document.seed) if found.points]
     chosen.sort(key=lambda pair: pair[1].scores != "rerank")
     shown = chosen[:MOST_PANELS]
     if not shown:

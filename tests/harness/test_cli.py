@@ -282,3 +282,13 @@ def test_a_threshold_and_the_audit_of_prompts_are_options(tmp_path: Path) -> Non
     again = bench("run", "--data", "mini", *options, "--score-threshold", "0.3", "--audit-prefixes")
     assert again.returncode == 2
     assert "score_threshold: 0.2 / 0.3" in again.stderr
+
+
+def test_a_place_that_cannot_be_written_is_named_in_a_line(result: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    for arguments in (["report", str(result)], ["trend", str(result)]):
+        done = bench(*arguments, "--out", str(tmp_path / "file" / "below"))
+        assert done.returncode == 2
+        (said,) = done.stderr.splitlines()
+        assert said.startswith(f"bench: {tmp_path / 'file'}")
+        assert said.endswith("; accepted: a path that can be read and written here")

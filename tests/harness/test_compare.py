@@ -389,3 +389,32 @@ def test_other_code_is_a_note_alone(factory: Factory) -> None:
     found = compare(old, new)
     assert found.verdict == OK
     assert f"code of this project: digest {'a' * 16} / {'b' * 16}" in found.notes
+
+
+def test_a_setting_that_an_earlier_version_lacked_is_as_if_left_alone(factory: Factory) -> None:
+    old, new = factory(), factory()
+    for name in ("score_threshold", "audit_prefixes"):
+        old.spec.pop(name, None)
+    new.spec |= {"score_threshold": None, "audit_prefixes": False}
+    assert compare(old, new).verdict == OK
+    new.spec["score_threshold"] = 0.5
+    (found,) = compare(old, new).mismatches
+    assert (found.field, found.old, found.new) == ("setting score_threshold", None, 0.5)
+
+
+def test_an_earlier_version_scored_bm25_with_numpy(factory: Factory) -> None:
+    old, new = factory(), factory()
+    cell(old).settings["bm25"] = {"engine": "bm25"}
+    cell(new).settings["bm25"] = {"engine": "bm25", "scorer": "numpy"}
+    assert pair(compare(old, new)).mismatches == ()
+    cell(new).settings["bm25"] = {"engine": "bm25", "scorer": "numba"}
+    (found,) = pair(compare(old, new)).mismatches
+    assert (found.field, found.old, found.new) == ("settings bm25.scorer", "numpy", "numba")
+
+
+def test_a_cell_without_bm25_has_no_scorer(factory: Factory) -> None:
+    old, new = factory(), factory()
+    for document in (old, new):
+        cell(document).settings.pop("bm25", None)
+    cell(new).settings["bm25"] = {"scorer": "numpy"}
+    assert [m.field for m in pair(compare(old, new)).mismatches] == ["settings bm25.scorer"]

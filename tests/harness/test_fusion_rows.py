@@ -63,7 +63,7 @@ def test_a_sure_loss_names_the_leg_to_use(document: ResultDocument) -> None:
     legs(document, [0.8 + v for v in spread], [0.3] * 40, [0.6 + v / 2 for v in spread])
     said = [s for s in verdict(document).sentences if s.startswith("Fusion does not pay for e5-small")]
     assert len(said) == 1
-    assert said[0].endswith(": use e5-small · vector alone.")
+    assert said[0].endswith(": take e5-small · vector alone.")
 
 
 def test_values_that_are_missing_are_left_out_of_the_ceiling(document: ResultDocument) -> None:

@@ -58,3 +58,10 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b'{"legs_version": 9}'))
     with pytest.raises(DataError, match="version 9; accepted: 1"):
         LegLists.read(path)
+
+
+def test_an_id_may_hold_what_utf8_cannot(tmp_path: Path) -> None:
+    path = tmp_path / "x.legs.json.gz"
+    lists = LegLists(1, {"q\ud800": Ranking.from_scores({"d\udfff": 1.0})}, {"q\ud800": EMPTY_RANKING}, {})
+    lists.write(path)
+    assert LegLists.read(path) == lists

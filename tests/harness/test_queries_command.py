@@ -138,3 +138,7 @@ def test_a_reranked_cell_is_told_from_its_hybrid(document: ResultDocument) -> No
     document.cells.append(replace(plain, key=key))
     assert find_cell(document, "e5-small/hybrid") is plain
     assert find_cell(document, "fine").key == key
+
+
+def test_a_metric_may_be_named_as_it_is_printed(out: Path) -> None:
+    assert lines(out, "bm25", metric="nDCG@10") == lines(out, "bm25", metric="ndcg@10")

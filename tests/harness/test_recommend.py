@@ -12,6 +12,7 @@ from harness.cost import Usage
 from harness.limits import limits_of, minimum
 from harness.pairwise import all_pairs, margin_verdict
 from harness.recommend import DEFAULT_MARGIN, Recommendation, recommend
+from harness.recommend_findings import recommendation_sentences
 from harness.results import CellKey, CellResult, MetricResult, ResultDocument
 from harness.summary import verdict
 from rag_core.errors import InvalidArgumentError
@@ -214,3 +215,21 @@ def test_a_worse_system_is_seldom_let_through() -> None:
         passed += found.chosen is not None and found.chosen.row.cell.key.provider == "fast"
     assert passed <= 300 * 0.05 + 3 * (300 * 0.05 * 0.95) ** 0.5
     assert passed > 0
+
+
+@pytest.mark.parametrize("usd", [-1.0, float("nan"), float("inf")])
+def test_a_price_of_the_machine_is_a_number_from_0(document: ResultDocument, usd: float) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"--usd-per-hour .*; accepted: a finite number from 0"):
+        recommend(document, usd_per_hour=usd)
+
+
+@pytest.mark.parametrize("prefer", ["auto", "latency", "throughput"])
+def test_times_of_two_machines_do_not_decide(document: ResultDocument, prefer: str) -> None:
+    vector = cell(document, E5_VECTOR)
+    vector.speed |= {"p95_s": 0.001, "p50_s": 0.001, "docs_per_s": 1e6}
+    assert ids(recommend(document, margins=["ndcg@10=0.2"], prefer=prefer))[0] == E5_VECTOR
+    vector.environment = {"machine_fingerprint": "another"}
+    found = recommend(document, margins=["ndcg@10=0.2"], prefer=prefer)
+    assert (found.prefer, ids(found)[0]) == ("quality", E5_HYBRID)
+    said = recommendation_sentences(found)
+    assert any("several machines: their times are not compared" in line for line in said)

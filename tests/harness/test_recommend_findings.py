@@ -54,7 +54,8 @@ def test_what_a_faster_one_gives_up(document: ResultDocument) -> None:
         "It is the fastest (p95) of the 2 that are not worse than the best by more than 0.2 nDCG@10."
     )
     assert said[2].startswith(
-        "Against the best, e5-small · hybrid (0.796), it gives up +0.015 nDCG@10 (95 % interval −0."
+        "Against the best, e5-small · hybrid (0.796), it gives up 0.015 nDCG@10 (95 % interval of "
+        "what is given up −0."
     )
     assert said[2].endswith("margin 0.2).")
     assert said[3].startswith("The best has p95 52.3 ms")
@@ -121,6 +122,7 @@ def test_a_minimum_that_binds(document: ResultDocument) -> None:
 def test_too_few_queries(factory: Callable[..., ResultDocument]) -> None:
     said = sentences(factory(12), margins=["ndcg@10=0.9"])
     assert any("12 judged queries are too few to show of any system" in line for line in said)
+    assert not any("behind by at most" in line for line in said)  # a bound of so few would claim too much
 
 
 def test_a_baseline_above_all_is_told_and_nothing_measured(document: ResultDocument) -> None:
@@ -139,3 +141,30 @@ def test_money_and_failed_queries(document: ResultDocument) -> None:
     assert said[-1] == "e5-small · hybrid: 3 queries failed and count 0."
     best.cost["embed"]["price_usd"] = None
     assert "its price for queries is not measured." in sentences(document)[0]
+
+
+def test_nothing_that_finds_nothing_is_recommended(document: ResultDocument) -> None:
+    for one in document.cells:
+        for found in one.metrics.values():
+            found.per_query = [0.0 for _ in found.per_query]
+            found.mean = found.low = found.high = 0.0
+    said = sentences(document)
+    assert said[0] == "Nothing can be recommended: no cell was measured that may be."
+    (found_nothing,) = [line for line in said if line.endswith(": no relevant document among its answers.")]
+    assert "e5-small · hybrid" in found_nothing
+
+
+def test_one_system_alone_was_no_choice(document: ResultDocument) -> None:
+    document.cells = [cell(document, E5_VECTOR)]
+    said = sentences(document)
+    assert said[1] == "No other system was measured that may be recommended: there was no choice."
+    assert not any(line.startswith("How sure") for line in said)
+
+
+def test_a_limit_on_many_clients_names_what_measures_it(document: ResultDocument) -> None:
+    said = sentences(document, limits=limits_of({"p95": "500ms@16"}))
+    (binds,) = [line for line in said if "binds" in line]
+    assert binds.endswith(
+        "(p95 with 16 clients not measured of any): "
+        "bench load RESULT --system NAME --concurrency 16 measures it."
+    )

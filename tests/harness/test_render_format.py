@@ -90,3 +90,13 @@ def test_a_figure_takes_its_unit_from_its_name() -> None:
     assert f.figure("docs_per_s", 10.0) == "10.0"
     assert f.figure("peak_rss_bytes", 1e6) == "1.00 MB"
     assert f.figure("ndcg@10", 0.5) == "0.500"
+
+
+def test_words_of_sentences() -> None:
+    assert f.corrected_p(0.0004) == "corrected p < 0.001"
+    assert f.corrected_p(0.0123) == "corrected p = 0.012"
+    assert f.with_bounds(0.1, -0.02, 0.22) == "+0.100 (−0.020 to +0.220)"
+    assert f.count(1, "query", "queries") == "1 query"
+    assert f.count(0, "query", "queries") == "0 queries"
+    assert f.listed(["a", "b", "c"], 3) == "a, b, c"
+    assert f.listed(["a", "b", "c", "d"], 3) == "a, b and 2 others"

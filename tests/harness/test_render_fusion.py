@@ -23,7 +23,7 @@ def test_a_row_surely_below_a_leg_names_the_leg(document: ResultDocument) -> Non
     found.per_query = [0.1] * 40
     found.mean = 0.1
     text = fusion(document, make_rows(document), "ndcg@10")
-    assert "**e5-small · hybrid is worse than its better leg, and surely so: use e5-small · vector.**" in text
+    assert "**e5-small · hybrid is worse than its better leg, and surely so: take e5-small" in text
     assert "minilm · hybrid is worse" not in text  # not sure
 
 

@@ -8,34 +8,16 @@ from dataclasses import asdict, replace
 import pytest
 
 from harness.cost import Usage
-from harness.render.htmltable import scale, systems_table, usd_per_1k_queries
+from harness.limits import usd_per_1k
+from harness.render.htmltable import scale, systems_table
 from harness.results import ResultDocument
 from harness.rows import Row, make_rows, metric_names
 
 PAID = Usage("s", "m", "embed", True, True, 2.0, queries=10, query_units=100)
-LOCAL = Usage("l", "m", "rerank", False, False, queries=10, query_s=0.36)
 
 
 def with_cost(row: Row, **used: Usage) -> Row:
     return replace(row, cell=replace(row.cell, cost={kind: asdict(one) for kind, one in used.items()}))
-
-
-@pytest.mark.parametrize(
-    "used, per_hour, expected",
-    [
-        ({"embed": PAID}, None, 2.0 / 1e6 * 10 * 1000),
-        ({"rerank": LOCAL}, 0.5, 0.36 * 1000 * 0.5 / 3600),
-        ({"embed": PAID, "rerank": LOCAL}, 0.5, 0.02 + 0.05),
-        ({"embed": PAID, "rerank": LOCAL}, None, None),  # a part of it is not known
-        ({"embed": replace(PAID, price_usd=None)}, 0.5, None),
-        ({}, 0.5, None),
-    ],
-)
-def test_price_of_1000_queries(
-    document: ResultDocument, used: dict[str, Usage], per_hour: float | None, expected: float | None
-) -> None:
-    found = usd_per_1k_queries(with_cost(make_rows(document)[0], **used), per_hour)
-    assert found == (None if expected is None else pytest.approx(expected))
 
 
 def test_a_column_of_prices_only_where_one_is_known(document: ResultDocument) -> None:
@@ -44,6 +26,15 @@ def test_a_column_of_prices_only_where_one_is_known(document: ResultDocument) ->
     rows[2] = with_cost(rows[2], embed=PAID)
     html = systems_table(rows, ["ndcg@10"], "ndcg@10", None)
     assert 'data-v="0.02">0.0200</td>' in html
+    assert 'data-v="0">0</td>' in html  # a local model without a price of the machine is not charged for
+
+
+def test_the_price_is_the_one_that_a_recommendation_goes_by(document: ResultDocument) -> None:
+    rows = make_rows(document)
+    html = systems_table(rows, ["ndcg@10"], "ndcg@10", 3.6)
+    known = [usd for row in rows if row.ok and (usd := usd_per_1k(row, 3.6))]
+    assert known
+    assert all(f'data-v="{usd:.6g}"' in html for usd in known)
 
 
 def test_values_to_sort_by_are_numbers_or_nothing(document: ResultDocument) -> None:

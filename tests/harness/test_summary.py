@@ -43,6 +43,23 @@ def test_winner_evidence_and_price(document: ResultDocument) -> None:
     assert "p95 52.3 ms, 410 MB of memory at its peak; the baseline: p50 549 µs" in costs
 
 
+def test_the_terminal_leaves_the_parts_of_the_queries_to_the_report(document: ResultDocument) -> None:
+    said = verdict(document)
+    assert said.lead == tuple(s for s in said.sentences if s not in said.details) + (
+        (f"{len(said.details)} further findings stand in the report.",) if len(said.details) > 1 else ()
+    )
+    many = replace(said, details=said.sentences[-2:], sentences=said.sentences)
+    assert many.lead == (*said.sentences[:-2], "2 further findings stand in the report.")
+    one = replace(said, details=said.sentences[-1:])
+    assert one.lead[-1] == "1 further finding stands in the report."
+
+
+def test_no_warning_is_left_to_the_report(document: ResultDocument) -> None:
+    said = verdict(document)
+    assert set(said.cautions) <= set(said.lead)
+    assert said.lead[0] == said.sentences[0]
+
+
 def test_two_that_cannot_be_told_apart(document: ResultDocument) -> None:
     said = verdict(document)
     assert said.equals == (E5_VECTOR,)

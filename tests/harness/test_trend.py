@@ -242,3 +242,25 @@ def test_slowness_that_all_share_is_told_when_it_stays(factory: Factory, nights:
     assert not any(t.change_points for t in trend(runs[:10]).tracks)
     mine = track(trend(runs), "p95_s")
     assert [(c.night, c.change.verdict) for c in mine.change_points] == [(8, REGRESSED)]
+
+
+def test_a_system_that_came_on_a_busy_night_has_not_become_faster(factory: Factory, nights: Any) -> None:
+    def move(night: int, document: ResultDocument) -> None:
+        if night < 6:
+            document.cells = [cell for cell in document.cells if cell.key.cell_id != E5]
+        if night == 6:
+            all_slower(nights, document, 1.5)
+
+    runs = nights.history(factory, 14, lambda night, document: many(document) or move(night, document))
+    mine = track(trend(runs), "p95_s")
+    assert mine.points[6].shared == pytest.approx(0.405, abs=0.06)  # log 1.5
+    assert mine.first is not None
+    assert mine.first_night == 6
+    assert abs(mine.first.relative or 0.0) < 0.1
+
+
+def many(document: ResultDocument) -> None:
+    """One system more, so that enough are left where one is missing."""
+    cell = document.cell("e5-small/cpu/q4/flat/vector/-")
+    assert cell is not None
+    document.cells.append(replace(cell, key=replace(cell.key, store="lancedb")))
