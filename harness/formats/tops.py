@@ -13,8 +13,8 @@ def read_tops(path: Path, depth: int = 10) -> dict[str, tuple[str, ...]]:
     """Query id → the first ``depth`` document ids, both escaped as the file holds them.
 
     For files of :func:`harness.formats.trec.write_run`: a query's lines stand together, best first, and
-    columns are parted by one blank. The end of a list is found by doubling steps, so that lists of 100
-    cost little more than lists of 10.
+    columns are parted by one blank. The end of a list is looked for where the one before would have ended,
+    then by doubling steps, so that lists of 100 cost little more than lists of 10.
 
     Raises:
         DataError: the file cannot be read, is not UTF-8, or a line has too few columns.
@@ -26,10 +26,11 @@ def read_tops(path: Path, depth: int = 10) -> dict[str, tuple[str, ...]]:
     if lines and not lines[-1]:
         lines.pop()
     out: dict[str, tuple[str, ...]] = {}
-    start = 0
+    start = length = 0
     while start < len(lines):
         query_id = lines[start].partition(" ")[0]
-        end = _end_of(lines, start, query_id + " ")
+        end = _end_of(lines, start, query_id + " ", length)
+        length = end - start
         found = []
         for number in range(start, min(start + depth, end)):
             fields = lines[number].split(" ", 3)
@@ -41,8 +42,12 @@ def read_tops(path: Path, depth: int = 10) -> dict[str, tuple[str, ...]]:
     return out
 
 
-def _end_of(lines: list[str], start: int, head: str) -> int:
-    """The first line after ``start`` that does not begin with ``head``."""
+def _end_of(lines: list[str], start: int, head: str, length: int) -> int:
+    """The first line after ``start`` that does not begin with ``head``; ``length`` is tried first."""
+    likely = start + length
+    inside = start < likely <= len(lines) and lines[likely - 1].startswith(head)
+    if inside and (likely == len(lines) or not lines[likely].startswith(head)):
+        return likely
     known, step = start, 1
     while known + step < len(lines) and lines[known + step].startswith(head):
         known, step = known + step, step * 2

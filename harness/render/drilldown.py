@@ -235,9 +235,10 @@ def _list(tops: Mapping[str, Sequence[str]], query_ids: Sequence[str], documents
     if not tops:
         return ""
     out = []
+    known = documents.codes
     for query_id in query_ids:
         escaped = escaped_id(query_id)
         found = tops.get("%23" + escaped[1:] if escaped.startswith("#") else escaped, ())[:DEPTH]
-        out += [documents.code(doc_id) for doc_id in found]
+        out += [known.get(doc_id) or documents.code(doc_id) for doc_id in found]
         out += [NOTHING * LIST_WIDTH] * (DEPTH - len(found))
     return "".join(out)
