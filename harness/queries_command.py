@@ -172,12 +172,12 @@ class _Side:
 
 
 def texts_of(document: ResultDocument, data: str) -> Dataset:
-    """The data set of the run.
+    """The data set of the run: ``data``, else where the run found it, else the one of its name.
 
     Raises:
-        InvalidArgumentError: it has other documents, queries or judgements.
+        InvalidArgumentError: it is not to be found, or has other documents, queries or judgements.
     """
-    dataset = load_dataset(data or str(document.dataset["name"]))
+    dataset = _loaded(document, data)
     recorded = document.dataset.get("hash", {})
     different = [part for part, digest in dataset.hashes.items() if recorded.get(part) != digest]
     if different:
@@ -186,6 +186,16 @@ def texts_of(document: ResultDocument, data: str) -> Dataset:
             "accepted: --data with the data set that was measured"
         )
     return dataset
+
+
+def _loaded(document: ResultDocument, data: str) -> Dataset:
+    if data:
+        return load_dataset(data)
+    name = str(document.dataset["name"])
+    try:
+        return load_dataset(str(document.spec.get("data") or name))
+    except UnknownNameError as error:
+        raise InvalidArgumentError(f"{error}; or name the data set of this run with --data") from error
 
 
 def _rank(rank: int | None) -> str:

@@ -78,18 +78,19 @@ def recommend_command(options: RecommendOptions, say: Callable[[str], None]) -> 
         prefer=options.prefer,
         usd_per_hour=usd_per_hour,
     )
-    for sentence in recommendation_sentences(found):
-        say(wrapped(sentence))
-    for line in _drawn(found, target.parent):
+    lines = [wrapped(sentence) for sentence in recommendation_sentences(found)]
+    lines += _drawn(found, target.parent)
+    if found.chosen is not None:  # before a line is said: output cut short leaves the file whole
+        file = options.result / "result.json" if options.result.is_dir() else options.result
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+        text = rag_toml(found, command=options.command(), digest=digest)
+        write_rag_toml(target, text, force=options.force)
+    for line in lines:
         say(line)
     if found.chosen is None:
         if target.exists():
             say(f"not changed: {target}")
         return NOTHING
-    file = options.result / "result.json" if options.result.is_dir() else options.result
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
-    text = rag_toml(found, command=options.command(), digest=digest)
-    write_rag_toml(target, text, force=options.force)
     say(f"written: {target}")
     say(f"use it: rag ingest FOLDER --index INDEX --config {target}")
     return ACCEPTED
