@@ -16,7 +16,7 @@ from harness.results import load_result
 from harness.thresholds import LEAST_QUERIES
 from harness.tune_command import TuneOptions, tune_lines
 from rag_core.errors import InvalidArgumentError, RagCoreError
-from rag_core.service_config import TABLES, read_config
+from rag_core.service_config import read_config
 
 WORDS = [
     "ferry",
@@ -160,8 +160,6 @@ def test_the_lists_of_the_first_store_serve_and_a_target_may_be_named(
 
 
 def test_an_index_understands_the_file(data: Path, measured: Path, tmp_path: Path) -> None:
-    if "fusion" not in TABLES["search"]:
-        pytest.skip("rag.toml does not take a method of fusion here")
     out = tmp_path / "rag.toml"
     tune_lines(TuneOptions(measured, str(data), out=out), print)
     assert read_config(out, needs_provider=False).search == tomllib.loads(out.read_text())["search"]
