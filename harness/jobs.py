@@ -100,16 +100,14 @@ class Running:
             "spent_usd": sum(self.spent_usd.values()),
         }
 
-    def take(self, job: Job, event: Mapping[str, Any], started: float) -> str:
-        """Take in one event; the reason of a failure, or nothing.
+    def take(self, job: Job, event: Mapping[str, Any], started: float) -> None:
+        """Take in one event.
 
         A cell that is measured is no longer among those of ``job``. ``started``: of the process.
         """
         kind = event["event"]
         if kind == "progress":
             self.on_event(Event("progress", job.label, event["stage"], event["done"], event["total"]))
-        elif kind == "failed":
-            return str(event["reason"])
         elif kind == "note":
             self.on_event(Event("note", job.label, event["text"]))
         elif kind == "spent":
@@ -122,7 +120,6 @@ class Running:
             self.document.put(cell)
             self.document.write(self.out / "result.json")
             self.on_event(Event("cell", cell.key.cell_id, cell=cell))
-        return ""
 
     def fail(self, job: Job, reason: str) -> None:
         """Note why the cells that are still open were not measured."""

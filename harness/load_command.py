@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 
 from harness.datasets import absolute_data
 from harness.load import parse_concurrency
-from harness.processes import death_reason, measuring_process
+from harness.processes import measuring_process
 from harness.progress import wrapped
 from harness.queries_command import find_cell, texts_of
 from harness.ragtoml import settings_of
@@ -118,16 +117,9 @@ def _local(cell: CellResult) -> None:
 def _measured(job: dict[str, Any], threads: int) -> tuple[dict[str, Any] | None, str]:
     """What the measuring process found, or why it found nothing."""
     with tempfile.TemporaryDirectory(prefix="bench-load-") as work:
-        path, log = Path(work) / "job.json", Path(work) / "log"
-        path.write_text(json.dumps({**job, "work": work}), encoding="utf-8")
-        found, reason = None, ""
-        with measuring_process(path, log, threads) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                event = json.loads(line)
+        found = None
+        with measuring_process({**job, "work": work}, Path(work) / "load.job.json", threads) as measuring:
+            for event in measuring:
                 if event["event"] == "load":
                     found = event["values"]
-                elif event["event"] == "failed":
-                    reason = event["reason"]
-            status = process.wait()
-        return found, reason or ("" if found else death_reason(status, log))
+        return found, measuring.reason or ("" if found else measuring.ending)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -11,7 +10,7 @@ from typing import Any
 
 from harness.environment import environment
 from harness.jobs import WORK
-from harness.processes import death_reason, measuring_process
+from harness.processes import measuring_process
 from harness.variants import VECTORS
 
 __all__ = ["measure_on_node"]
@@ -64,19 +63,11 @@ def measure_on_node(values: Mapping[str, Any], name: str, threads: int) -> Itera
 
 
 def _process(values: Mapping[str, Any], work: Path, name: str, threads: int) -> Iterator[tuple[str, Any]]:
-    path, log, started = work / f"{name}.job.json", work / f"{name}.log", time.perf_counter()
-    path.write_text(json.dumps(values), encoding="utf-8")
-    reason = ""
-    with measuring_process(path, log, threads) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            event = json.loads(line)
-            if event["event"] == "failed":
-                reason = event["reason"]
-            else:
-                yield "event", event | {"wall_s": time.perf_counter() - started}
-        status = process.wait()
-    yield "end", reason or (death_reason(status, log) if status else "")
+    started = time.perf_counter()
+    with measuring_process(values, work / f"{name}.job.json", threads) as measuring:
+        for event in measuring:
+            yield "event", event | {"wall_s": time.perf_counter() - started}
+    yield "end", measuring.failure
 
 
 def _new_files(out: Path, sent: set[str]) -> Iterator[tuple[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
@@ -19,7 +18,7 @@ from harness.environment import environment
 from harness.jobs import NONE, WORK, Event, Job, JobEngine, Running, identity
 from harness.metrics import Metric, evaluated_queries
 from harness.overlap import overlap_record
-from harness.processes import death_reason, measuring_process
+from harness.processes import measuring_process
 from harness.replaying import REPLAYED, wire_environment
 from harness.replaying import begin as begin_wire
 from harness.rerank_variants import compare_rerankers
@@ -316,15 +315,10 @@ def run_here(jobs: Sequence[Job], running: Running) -> None:
 def _run_job(job: Job, running: Running) -> None:
     """Start the process of ``job`` and take in its events until it ends."""
     started, spec = time.perf_counter(), running.spec
-    work = running.out / WORK
-    path, log = work / f"{job.file}.job.json", work / f"{job.file}.log"
-    path.write_text(json.dumps(running.values(job)), encoding="utf-8")
+    path = running.out / WORK / f"{job.file}.job.json"
     running.on_event(Event("start", job.label))
-    reason = ""
-    with measuring_process(path, log, spec.threads, wire_environment(spec)) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            reason = running.take(job, json.loads(line), started) or reason
-        status = process.wait()
+    with measuring_process(running.values(job), path, spec.threads, wire_environment(spec)) as measuring:
+        for event in measuring:
+            running.take(job, event, started)
     if job.cells:
-        running.fail(job, reason or death_reason(status, log))
+        running.fail(job, measuring.ending)

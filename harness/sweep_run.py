@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.datasets import Dataset, absolute_data
-from harness.processes import death_reason, measuring_process
+from harness.processes import measuring_process
 from harness.sweep_agreement import judge_points, reference_of, vector_folder
 from harness.sweep_plan import SweepSpec, Variant
 from harness.sweep_result import Depth, Point, PoolResult, SweepDocument, VariantResult
@@ -198,28 +197,20 @@ class SweepRun:
     ) -> str:
         """Run one measuring process and hand over its events; why it failed, or an empty string."""
         name = f"{kind}-{hashlib.sha256(label.encode()).hexdigest()[:12]}"
-        job, log = self._out / WORK / f"{name}.job.json", self._out / WORK / f"{name}.log"
         shared = {
             "kind": kind,
             "spec": self._spec.as_dict(),
             "data": absolute_data(self._spec.data),
             "work": str(self._out / WORK),
         }
-        job.write_text(json.dumps({**shared, **values}), encoding="utf-8")
         self._say(SweepEvent("start", label))
-        reason = ""
-        with measuring_process(job, log, self._spec.threads) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                event = json.loads(line)
-                if event["event"] == "failed":
-                    reason = event["reason"]
-                    continue
+        path = self._out / WORK / f"{name}.job.json"
+        with measuring_process({**shared, **values}, path, self._spec.threads) as measuring:
+            for event in measuring:
                 if event["event"] == "progress":
                     self._say(SweepEvent("progress", label, event["stage"], event["done"], event["total"]))
                 take(event)
-            status = process.wait()
-        return reason or (death_reason(status, log) if status else "")
+        return measuring.failure
 
     def tidy(self) -> None:
         """Leave only the vectors that variants of a later sweep into this folder are held against."""
