@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jsonschema
 
 from harness.render.audits import label_health, texts_and_roles
@@ -11,20 +9,7 @@ from harness.render.markdown import render
 from harness.results import ResultDocument, result_schema
 from harness.rows import make_rows
 
-
-def tell(document: ResultDocument, provider: str, **changes: Any) -> None:
-    whole = {"n": 120, "cut": 0, "tokens": 9000, "lost": 0}
-    for cell in document.cells:
-        if cell.key.provider == provider and cell.status == "ok":
-            cell.audit = {
-                "window": 512,
-                "estimated": False,
-                "windows": False,
-                "documents": whole,
-                "queries": whole,
-                "role_cosine": None,
-                "prefixes": None,
-            } | changes
+from .audited_cells import tell
 
 
 def texts(document: ResultDocument) -> str:
