@@ -169,7 +169,7 @@ def _rows(old: Version, change: Change, segment: SegmentWriter) -> tuple[Table, 
         rows["offset"][position], rows["length"][position] = segment.write(line)
         rows["segment"][position] = len(sizes)
     names = [*old.manifest.segments, segment.path.name]
-    in_use = [i for i in range(len(names)) if i in set(rows["segment"].tolist())]
+    in_use = np.unique(rows["segment"]).tolist()
     numbers = np.zeros(len(names), np.int32)
     numbers[in_use] = np.arange(len(in_use))
     rows["segment"] = numbers[rows["segment"]]
