@@ -27,10 +27,10 @@ from rag_core.stores.arrayfile import write_parts
 from rag_core.stores.codes import Codes, near_by_codes, write_codes
 from rag_core.stores.files import replace_file
 from rag_core.stores.flatrows import Change, FlatRows
-from rag_core.stores.identity import check_identity, check_k, refuse_existing
+from rag_core.stores.identity import check_identity, refuse_existing
 from rag_core.stores.rows import checked_rows, unit_query
 from rag_core.stores.scan import Rows, best_of, near, near_many
-from rag_core.types import EMPTY_RANKING, Ranking
+from rag_core.types import EMPTY_RANKING, Ranking, check_k
 
 __all__ = ["FlatStore"]
 

@@ -28,7 +28,7 @@ from rag_core.errors import InvalidArgumentError, StoreError
 from rag_core.filters import Node, parse_where
 from rag_core.protocols import Vectors
 from rag_core.stores.backed import MORE, BackedStore, Found, stacked
-from rag_core.stores.identity import check_k, write_identity
+from rag_core.stores.identity import write_identity
 from rag_core.stores.room import Room
 from rag_core.stores.rows import rescored, unit_query
 from rag_core.stores.surreal_link import URL, Link, checked_url, open_folder, open_server
@@ -41,7 +41,7 @@ from rag_core.stores.surreal_ql import (
     stored_text,
     stored_value,
 )
-from rag_core.types import EMPTY_RANKING, Ranking
+from rag_core.types import EMPTY_RANKING, Ranking, check_k
 
 __all__ = ["Entity", "SurrealStore"]
 
