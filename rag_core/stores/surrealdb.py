@@ -289,11 +289,7 @@ class SurrealStore(BackedStore):
 
     def _put(self, ids: list[str], rows: Vectors, metadata: list[str]) -> None:
         null = self._null()
-        size = (
-            sum(map(len, metadata))
-            + sum(map(len, ids))
-            + len(ids) * (NUMBER_BYTES * rows.shape[1] + ROW_BYTES)
-        )
+        size = _size_bytes([*ids, *metadata]) + len(ids) * (NUMBER_BYTES * rows.shape[1] + ROW_BYTES)
         with self._writing(size):
             self._drop_index()
             self._link.query(
@@ -389,7 +385,8 @@ class SurrealStore(BackedStore):
             own = {"id": self._edge(relation, *ends), "in": ends[0], "out": ends[1]}
             rows.append(stored_value(fields, null) | own)
             entities |= {one for one in (start, end) if isinstance(one, Entity)}
-        with self._writing(len(rows) * ROW_BYTES):  # a path stops at a record that is not there
+        size = _size_bytes(repr(dict(fields)) for _, _, fields in edges if fields) + len(rows) * ROW_BYTES
+        with self._writing(size):  # a path stops at a record that is not there
             self._link.query(
                 "RETURN { INSERT IGNORE INTO entity $entities RETURN NONE; DELETE $edges.id RETURN NONE; "
                 f"INSERT RELATION INTO {table} $edges RETURN NONE; }}",
@@ -414,3 +411,7 @@ class SurrealStore(BackedStore):
         from surrealdb.cbor.types import CBORSimpleValue
 
         return CBORSimpleValue(22)  # RFC 8949, section 3.3: null
+
+
+def _size_bytes(texts: Iterable[str]) -> int:
+    return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
