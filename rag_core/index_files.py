@@ -21,7 +21,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-__all__ = ["FORMAT", "MANIFEST", "Manifest", "clean", "disk_errors", "write_whole", "writing"]
+__all__ = ["FORMAT", "MANIFEST", "VERSIONED", "Manifest", "clean", "disk_errors", "write_whole", "writing"]
 
 FORMAT = 2
 MANIFEST = "index.json"

@@ -60,7 +60,7 @@ def rrf(
 
 
 def fuse_ranks(legs: Sequence[Leg], k: float = 60.0, weights: Sequence[float] | None = None) -> Fused:
-    """:func:`rrf` of ``legs`` with what each of them added to each document.
+    """:func:`rrf` of ``legs``, to the last bit, with what each of them added to each document.
 
     Raises:
         InvalidArgumentError: bad ``k`` or ``weights``.
