@@ -34,7 +34,7 @@ from rag_core.filters import compile_where
 from rag_core.fusion.legs import Evidence
 from rag_core.packed import PackedStrings, map_array, write_array
 from rag_core.registry import nearest
-from rag_core.types import Document, Query, Ranking, Run
+from rag_core.types import Document, Query, Ranking, Run, check_k
 
 __all__ = ["BM25"]
 
@@ -143,7 +143,7 @@ class BM25:
 
     def search(self, queries: Sequence[Query], k: int, where: Mapping[str, Any] | None = None) -> Run:
         """The best ``k`` documents of each query; its language is ``metadata["lang"]`` where it has one."""
-        _check_k(k)
+        check_k(k)
         mask = self._mask(where) if where else None
         rankings = {q.query_id: self.top(q.text, k, q.metadata.get("lang"), mask) for q in queries}
         return Run(self.name, rankings)
@@ -157,7 +157,7 @@ class BM25:
         Raises:
             InvalidArgumentError: ``k`` below 1.
         """
-        _check_k(k)
+        check_k(k)
         counts: dict[str, int] = {}
         for term in self.analyser.analyse(text, language, as_query=True):
             counts[term] = counts.get(term, 0) + 1
@@ -309,11 +309,6 @@ def _scorer_of(name: str | None) -> Callable[[Postings], Scorer]:
             f"unknown engine {chosen!r} of BM25{nearest(chosen, SCORERS)}; accepted: {', '.join(SCORERS)}"
         )
     return SCORERS[chosen]
-
-
-def _check_k(k: int) -> None:
-    if k < 1:
-        raise InvalidArgumentError(f"k is {k}; accepted: a whole number from 1")
 
 
 def postings(

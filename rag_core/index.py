@@ -7,6 +7,7 @@
     texts/N-….jsonl       documents; a new version adds a file and rewrites none
     vectors/N-…/          the vector store
     pending-…/            vectors of an ingest under way; the next run uses them
+    intent.json           rows that a writer is adding to the store or taking away; there while it does
     writer.lock           held by the one process that writes
 """
 

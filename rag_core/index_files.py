@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import secrets
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -15,13 +14,14 @@ from pathlib import Path
 
 from rag_core.errors import ProviderUnavailableError, RagCoreError, StoreError
 from rag_core.fingerprint import Fingerprint
+from rag_core.stores.files import replace_file
 
 if sys.platform == "win32":
     import msvcrt
 else:
     import fcntl
 
-__all__ = ["FORMAT", "MANIFEST", "Manifest", "clean", "disk_errors", "write_whole", "writing"]
+__all__ = ["FORMAT", "MANIFEST", "VERSIONED", "Manifest", "clean", "disk_errors", "write_whole", "writing"]
 
 FORMAT = 2
 MANIFEST = "index.json"
@@ -100,16 +100,7 @@ def write_whole(path: Path, data: bytes) -> None:
     Raises:
         OSError: the disk is full or refuses; the old file stands.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
-    try:
-        with temporary.open("wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    replace_file(path, lambda stream: stream.write(data))
     sync_folder(path.parent)
 
 

@@ -10,7 +10,7 @@ __all__ = ["IngestPlan", "IngestReport"]
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
-    """What one ingest, rebuild or repair did.
+    """What one ingest or rebuild did.
 
     Attributes:
         added: ids that the index did not hold.

@@ -17,8 +17,7 @@ from rag_core.fusion import Fused, Leg, check_method, fuse
 from rag_core.index_view import Version
 from rag_core.protocols import EmbedProvider, Reranker
 from rag_core.reranking import Reordered, check_mix, interpolate, rerank_ranking
-from rag_core.stores.identity import check_k
-from rag_core.types import EMPTY_RANKING, Document, Query, Ranking
+from rag_core.types import EMPTY_RANKING, Document, Query, Ranking, check_k
 
 __all__ = ["PIPELINES", "Hit", "RerankTimer", "SearchResult", "Settings", "check_template", "search_version"]
 

@@ -24,7 +24,7 @@ from rag_core.bm25 import BM25
 from rag_core.errors import StoreError
 from rag_core.fingerprint import Fingerprint
 from rag_core.index_check import INTENT, STALE, check_kept, intended, stale
-from rag_core.index_files import Manifest, clean, disk_errors, sync_folder, write_whole
+from rag_core.index_files import VERSIONED, Manifest, clean, disk_errors, sync_folder, write_whole
 from rag_core.index_journal import Journal
 from rag_core.index_table import FAILED, LIVE, ROW, Documents, Rows, Segment, SegmentWriter, Table
 from rag_core.index_view import Version, is_snapshot
@@ -117,7 +117,7 @@ def commit(
             if waits:  # readers of the version before this one may still look for what died with it
                 dead = [key for key in stale(folder, old.manifest) if table.row_of_key(key) < 0]
             _fill(folder, store, change, table, texts, journal, dead, progress)
-            for part in ("generations", "texts", "vectors"):
+            for part in VERSIONED:
                 if (folder / part).is_dir():
                     sync_folder(folder / part)
             sync_folder(generation)
@@ -169,7 +169,7 @@ def _rows(old: Version, change: Change, segment: SegmentWriter) -> tuple[Table, 
         rows["offset"][position], rows["length"][position] = segment.write(line)
         rows["segment"][position] = len(sizes)
     names = [*old.manifest.segments, segment.path.name]
-    in_use = [i for i in range(len(names)) if i in set(rows["segment"].tolist())]
+    in_use = np.unique(rows["segment"]).tolist()
     numbers = np.zeros(len(names), np.int32)
     numbers[in_use] = np.arange(len(in_use))
     rows["segment"] = numbers[rows["segment"]]

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from rag_core.analysis import Analyser
 from rag_core.bm25 import BM25, SCORERS, postings
-from rag_core.errors import InvalidArgumentError, MissingExtraError, SpecStringError, UnknownNameError
+from rag_core.errors import MissingExtraError, SpecStringError, UnknownNameError
 from rag_core.factory import SpecString
 from rag_core.filters import compile_where
 from rag_core.registry import nearest
-from rag_core.types import EMPTY_RANKING, Document, Query, Ranking, Run
+from rag_core.types import EMPTY_RANKING, Document, Query, Ranking, Run, check_k
 
 __all__ = ["ENGINES", "LexicalEngine", "get_lexical", "parse_lexical"]
 
@@ -64,8 +64,7 @@ class _Peer(ABC):
 
     def search(self, queries: Sequence[Query], k: int, where: Mapping[str, Any] | None = None) -> Run:
         """The best ``k`` documents that share a term with the query."""
-        if k < 1:
-            raise InvalidArgumentError(f"k is {k}; accepted: a whole number from 1")
+        check_k(k)
         allowed = None
         if where:
             matches = compile_where(where)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PackedStrings", "map_array", "write_array"]
+__all__ = ["PackedStrings", "map_array", "packed", "write_array"]
 
 #: Strings from one signpost of :meth:`PackedStrings.find` to the next.
 STEP = 8
@@ -47,10 +47,7 @@ class PackedStrings:
     @classmethod
     def pack(cls, strings: Sequence[str]) -> PackedStrings:
         """Pack ``strings`` in the order given."""
-        encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
-        offsets = np.zeros(len(encoded) + 1, np.int64)
-        np.cumsum([len(part) for part in encoded], out=offsets[1:])
-        return cls(np.frombuffer(b"".join(encoded), np.uint8), offsets)
+        return cls(*packed([string.encode("utf-8", "surrogatepass") for string in strings]))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PackedStrings, (self._blob, self._offsets)
@@ -146,6 +143,13 @@ class PackedStrings:
     def open(cls, folder: Path, name: str) -> PackedStrings:
         """Map what :meth:`save` wrote."""
         return cls(map_array(folder / f"{name}.blob.npy"), map_array(folder / f"{name}.offsets.npy"))
+
+
+def packed(parts: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """``parts`` one after the other, and where each begins and the last one ends."""
+    offsets = np.zeros(len(parts) + 1, np.int64)
+    np.cumsum([len(part) for part in parts], out=offsets[1:])
+    return np.frombuffer(b"".join(parts), np.uint8), offsets
 
 
 def write_array(path: Path, array: NDArray[Any]) -> None:

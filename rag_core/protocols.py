@@ -89,6 +89,10 @@ class VectorStore(Protocol):
     A store may also have ``vectors_of(ids)``, the stored rows as float32 ``(n, dim)`` with KeyError for an
     unknown id, so that an index need not embed a text again; and ``search_many(vectors, k, where)``, the
     rankings that ``search`` gives for each row. Those of this project have the first, ``flat`` has both.
+
+    An index asks two more things of a store, where it has them: ``missing(ids)``, those that no row has, to
+    see that nothing was lost (the databases have it); and the attribute ``is_snapshot``, true where an open
+    store keeps showing what it held when it was opened (as ``flat`` does).
     """
 
     @property

@@ -11,8 +11,8 @@ from rag_core.errors import InvalidArgumentError, RagCoreError
 from rag_core.fusion import Leg, check_method, fuse
 from rag_core.protocols import EmbedProvider, Reranker, Retriever, Vectors, VectorStore
 from rag_core.reranking import check_mix, interpolate, rerank_ranking
-from rag_core.stores.identity import check_identity, check_k
-from rag_core.types import EMPTY_RANKING, Query, Ranking, Run
+from rag_core.stores.identity import check_identity
+from rag_core.types import EMPTY_RANKING, Query, Ranking, Run, check_k
 
 __all__ = ["HybridRetriever", "RerankedRetriever", "VectorRetriever"]
 

@@ -8,9 +8,15 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from rag_core.errors import RankingError
+from rag_core.errors import InvalidArgumentError, RankingError
 
-__all__ = ["Document", "Qrel", "Query", "Ranking", "Run", "ScoredDoc"]
+__all__ = ["Document", "Qrel", "Query", "Ranking", "Run", "ScoredDoc", "check_k"]
+
+
+def check_k(k: int) -> None:
+    """Raises InvalidArgumentError unless ``k``, a number of documents asked for, is at least 1."""
+    if k < 1:
+        raise InvalidArgumentError(f"k is {k}; accepted: a whole number from 1")
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,9 +149,7 @@ def search(
     from rag_core.app import searching, settings, showing
 
     options = {"top_k": top_k, "score_threshold": threshold}
-    asked = settings.Asked(
-        index, config, provider, reranker, rerank=not no_rerank, search=options
-    )  # fmt: skip
+    asked = settings.Asked(index, config, provider, reranker, rerank=not no_rerank, search=options)
     with showing.progress():
         result = searching.search(query, where or [], asked)
     if as_json:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
 from rag_core.app.engines import check_engine, engine_for
-from rag_core.app.opening import closing, open_index, recorded
+from rag_core.app.opening import open_index, recorded
 from rag_core.app.settings import (
     Asked,
     analyser_for,

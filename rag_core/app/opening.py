@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import cast
 
@@ -14,7 +13,7 @@ from rag_core.index import Index
 from rag_core.protocols import EmbedProvider
 from rag_core.service import EmbeddingService
 
-__all__ = ["closing", "open_index", "recorded"]
+__all__ = ["open_index", "recorded"]
 
 
 def recorded(folder: Path) -> list[str]:
@@ -42,12 +41,3 @@ def open_index(folder: Path, service: EmbeddingService) -> Index:
         if f"--index {folder}" not in said:
             said += f"; rebuild: rag rebuild --index {folder} --provider {service.name}"
         raise IdentityMismatchError(said) from error
-
-
-@contextmanager
-def closing(index: Index) -> Iterator[Index]:
-    """Close ``index`` at the end, whatever happens."""
-    try:
-        yield index
-    finally:
-        index.close()

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -105,11 +105,8 @@ def search(query: str, clauses: Sequence[str], asked: Asked) -> SearchResult:
     if top_k is not None and top_k < 1:
         raise InvalidArgumentError(f"--top-k is {top_k}; accepted: a whole number from 1")
     where = parse_where(clauses)
-    searcher = Searcher(asked)
-    try:
+    with closing(Searcher(asked)) as searcher:
         return searcher(query, rerank=asked.rerank, where=where)
-    finally:
-        searcher.close()
 
 
 def mcp_server(asked: Asked, say: Say, progress: Progress) -> Any:

@@ -16,6 +16,7 @@ from rag_core.errors import InvalidArgumentError, ProviderUnavailableError
 from rag_core.factory import NOTHING_AVAILABLE, SpecString, default_spec, get_embedder
 from rag_core.fallback import FallbackReranker
 from rag_core.fingerprint import Fingerprint
+from rag_core.index_files import write_whole
 from rag_core.lazy import LazyReranker
 from rag_core.protocols import EmbedProvider, Reranker
 from rag_core.registry import EMBEDDERS, RERANKERS, load_plugins
@@ -130,9 +131,7 @@ def record_chain(folder: Path, chain: Sequence[str]) -> None:
     path = folder / RECORD
     text = json.dumps({"chain": kept}, ensure_ascii=False) + "\n"
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
-        partial = path.with_suffix(".tmp")
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
+        write_whole(path, text.encode())
 
 
 def recorded_chain(folder: Path, identity: Callable[[], Fingerprint]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from rag_core.errors import InvalidArgumentError
-from rag_core.fusion.legs import Fused, Leg, checked_weights
+from rag_core.fusion.legs import Fused, Leg, checked_weights, combine
 from rag_core.types import Ranking
 
 __all__ = ["fuse_ranks", "rrf"]
@@ -39,8 +39,7 @@ def rrf(
     Raises:
         InvalidArgumentError: bad ``k``, ``weights`` or ``depth``.
     """
-    if not (math.isfinite(k) and k > 0):
-        raise InvalidArgumentError(f"rrf: k is {k}; accepted: a finite number above 0")
+    _check_constant(k)
     if depth is not None and depth < 1:
         raise InvalidArgumentError(f"rrf: depth is {depth}; accepted: a whole number from 1")
     factors = checked_weights(weights, len(rankings), "rrf")
@@ -61,17 +60,23 @@ def rrf(
 
 
 def fuse_ranks(legs: Sequence[Leg], k: float = 60.0, weights: Sequence[float] | None = None) -> Fused:
-    """:func:`rrf` of ``legs`` with what each of them added to each document.
+    """:func:`rrf` of ``legs``, to the last bit, with what each of them added to each document.
 
     Raises:
         InvalidArgumentError: bad ``k`` or ``weights``.
     """
-    ranking = rrf([leg.ranking for leg in legs], k, weights)
+    _check_constant(k)
     factors = checked_weights(weights, len(legs), "rrf")
     points = [
         {d: factor / (k + rank) for rank, d in enumerate(leg.ranking.doc_ids, 1)} if factor else {}
         for leg, factor in zip(legs, factors)
     ]
     names = tuple(leg.name for leg in legs)
-    n = len(legs)
-    return Fused(ranking, "rrf", names, tuple(factors), ("",) * n, tuple(points), (0.0,) * n)
+    missing = (0.0,) * len(legs)
+    reasons = ("",) * len(legs)
+    return Fused(combine(points, missing), "rrf", names, tuple(factors), reasons, tuple(points), missing)
+
+
+def _check_constant(k: float) -> None:
+    if not (math.isfinite(k) and k > 0):
+        raise InvalidArgumentError(f"rrf: k is {k}; accepted: a finite number above 0")

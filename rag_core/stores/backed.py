@@ -15,9 +15,9 @@ from rag_core.errors import InvalidArgumentError, MissingExtraError, StoreError
 from rag_core.filters import Node, parse_where
 from rag_core.fingerprint import Fingerprint
 from rag_core.protocols import Vectors
-from rag_core.stores.identity import check_identity, check_k, read_identity, refuse_existing, write_identity
+from rag_core.stores.identity import check_identity, read_identity, refuse_existing, write_identity
 from rag_core.stores.rows import ROUNDING, checked_rows, rescored, unit_query
-from rag_core.types import EMPTY_RANKING, Ranking
+from rag_core.types import EMPTY_RANKING, Ranking, check_k
 
 __all__ = ["BackedStore", "Found", "first_line", "stacked"]
 

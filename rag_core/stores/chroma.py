@@ -24,6 +24,7 @@ from rag_core.protocols import Vectors
 from rag_core.stores.backed import BackedStore, Found, first_line, stacked
 from rag_core.stores.chroma_where import RESERVED, Inexpressible, is_kept, to_chroma
 from rag_core.stores.files import replace_file
+from rag_core.stores.sortkey import nearest_float
 
 __all__ = ["ChromaStore"]
 
@@ -262,11 +263,4 @@ def _fields(text: str, old: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(value: Any) -> Any:
-    return _clamped(value) if isinstance(value, int) and abs(value) >= LARGEST else value
-
-
-def _clamped(value: int) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return float(np.copysign(np.finfo(np.float64).max, value > 0 or -1))
+    return nearest_float(value) if isinstance(value, int) and abs(value) >= LARGEST else value

@@ -1,9 +1,9 @@
-"""Files of a store that are whole or not there."""
+"""Files that are whole or not there."""
 
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -12,14 +12,20 @@ __all__ = ["replace_file"]
 
 
 def replace_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write under a temporary name, flush to disk, rename."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    """Write under a temporary name, flush to disk, rename.
+
+    Who may read it is what the process's umask says, as of the other files of an index.
+
+    Raises:
+        OSError: the disk is full or refuses; the old file stands.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
     try:
-        with os.fdopen(descriptor, "wb") as stream:
+        with temporary.open("xb") as stream:
             write(stream)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

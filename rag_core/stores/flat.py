@@ -22,15 +22,16 @@ from numpy.typing import NDArray
 from rag_core.errors import InvalidArgumentError, StoreError
 from rag_core.filters import compile_where
 from rag_core.fingerprint import Fingerprint
+from rag_core.packed import map_array
 from rag_core.protocols import Vectors
 from rag_core.stores.arrayfile import write_parts
 from rag_core.stores.codes import Codes, near_by_codes, write_codes
 from rag_core.stores.files import replace_file
 from rag_core.stores.flatrows import Change, FlatRows
-from rag_core.stores.identity import check_identity, check_k, refuse_existing
+from rag_core.stores.identity import check_identity, refuse_existing
 from rag_core.stores.rows import checked_rows, unit_query
 from rag_core.stores.scan import Rows, best_of, near, near_many
-from rag_core.types import EMPTY_RANKING, Ranking
+from rag_core.types import EMPTY_RANKING, Ranking, check_k
 
 __all__ = ["FlatStore"]
 
@@ -253,7 +254,7 @@ class FlatStore:
         )
         if self.scan == "int8":
             names["codes"] = f"codes-{generation}.bin"
-            vectors = _mapped(self.path / names["vectors"], count)
+            vectors = map_array(self.path / names["vectors"])
             replace_file(self.path / names["codes"], lambda stream: write_codes(stream, vectors))
         manifest = {
             "format": FORMAT,
@@ -298,7 +299,7 @@ class FlatStore:
                 rows = FlatRows.of(held["ids"], [json.dumps(fields) for fields in held["metadata"]])
             else:
                 rows = FlatRows.open(self.path / names["rows"])
-            vectors = _mapped(self.path / names["vectors"], count)
+            vectors = map_array(self.path / names["vectors"])
             codes = (
                 Codes.open(self.path / names["codes"], (count, dim)) if "codes" in names and count else None
             )
@@ -311,9 +312,3 @@ class FlatStore:
             )
         self._rows, self._vectors, self._codes = rows, vectors, codes
         self._masks.clear()
-
-
-def _mapped(path: Path, count: int) -> Vectors:
-    # an array without elements cannot be mapped; a view of a mapping is sliced faster than the mapping itself
-    mode: Any = "r" if count else None
-    return np.asarray(np.load(path, mmap_mode=mode, allow_pickle=False))

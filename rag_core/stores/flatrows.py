@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_core.packed import PackedStrings
+from rag_core.packed import PackedStrings, packed
 from rag_core.stores.arrayfile import map_arrays, write_parts
 
 __all__ = ["Change", "FlatRows"]
@@ -75,7 +75,7 @@ class FlatRows:
         hashes = _hashes(encoded)
         order = np.argsort(hashes, kind="stable")
         fields = [text.encode() for text in metadata]
-        return cls([*_packed(encoded), *_packed(fields), hashes[order], order.astype(np.int64)])
+        return cls([*packed(encoded), *packed(fields), hashes[order], order.astype(np.int64)])
 
     @classmethod
     def open(cls, path: Path) -> FlatRows:
@@ -149,12 +149,6 @@ class FlatRows:
 def _hashes(encoded: Sequence[bytes]) -> NDArray[np.uint64]:
     digests = b"".join(hashlib.blake2b(one, digest_size=8).digest() for one in encoded)
     return np.frombuffer(digests, "<u8")
-
-
-def _packed(encoded: Sequence[bytes]) -> tuple[Array, Array]:
-    offsets = np.zeros(len(encoded) + 1, np.int64)
-    np.cumsum([len(one) for one in encoded], out=offsets[1:])
-    return np.frombuffer(b"".join(encoded), np.uint8), offsets
 
 
 def _splice(

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rag_core.errors import IdentityMismatchError, InvalidArgumentError, StoreError
+from rag_core.errors import IdentityMismatchError, StoreError
 from rag_core.fingerprint import Fingerprint
 from rag_core.stores.files import replace_file
 
-__all__ = ["IDENTITY_FILE", "check_identity", "check_k", "read_identity", "refuse_existing", "write_identity"]
+__all__ = ["IDENTITY_FILE", "check_identity", "read_identity", "refuse_existing", "write_identity"]
 
 FORMAT = 1
 IDENTITY_FILE = "store.json"
@@ -36,12 +36,6 @@ def check_identity(store: object, stored: Fingerprint, wanted: Fingerprint | Non
         f"they differ in {'; '.join(stored.differences(wanted))} (store / embedder). "
         f"Open it with {stored.provider!r}, or rebuild it: rag rebuild --provider {wanted.provider}"
     )
-
-
-def check_k(k: int) -> None:
-    """Raises InvalidArgumentError unless ``k`` is at least 1."""
-    if k < 1:
-        raise InvalidArgumentError(f"k is {k}; accepted: a whole number from 1")
 
 
 def refuse_existing(path: Path) -> None:

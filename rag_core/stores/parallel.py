@@ -8,6 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
+from rag_core.devices import usable_cpus
+
 __all__ = ["in_parts"]
 
 #: A memory bus is full long before a large machine's last core is busy.
@@ -43,8 +45,9 @@ def in_parts(n: int, size: int, work: Callable[[int, int], None]) -> None:
             helper.cancel()
 
 
+@lru_cache(maxsize=1)
 def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return usable_cpus()
 
 
 @lru_cache(maxsize=1)

@@ -13,7 +13,7 @@ import struct
 import sys
 from typing import Any
 
-__all__ = ["ORDERED_LETTERS", "sort_key"]
+__all__ = ["ORDERED_LETTERS", "nearest_float", "sort_key"]
 
 #: Types that have an order: booleans, numbers, strings. ``l``, ``m`` and ``z`` are lists, maps and null.
 ORDERED_LETTERS = "bns"
@@ -40,6 +40,14 @@ def sort_key(value: Any) -> str | None:
     return None
 
 
+def nearest_float(value: int | float) -> float:
+    """``value`` as a float; of a whole number beyond all floats, the largest or the least finite one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(sys.float_info.max, value > 0 or -1)
+
+
 def _inner(value: Any) -> str | None:
     # inside a list Python's == decides, for which True is 1
     return _number(int(value)) if isinstance(value, bool) else sort_key(value)
@@ -52,10 +60,7 @@ def _group(letter: str, parts: list[str | None]) -> str | None:
 def _number(value: int | float) -> str | None:
     if value != value:  # NaN; math.isnan refuses large whole numbers
         return None
-    try:
-        near = float(value) or 0.0  # -0.0 equals 0
-    except OverflowError:
-        near = math.copysign(sys.float_info.max, value > 0 or -1)
+    near = nearest_float(value) or 0.0  # -0.0 equals 0
     bits = int.from_bytes(struct.pack(">d", near))
     # as integers, positive floats are in order and negative ones in the reverse order
     bits = bits ^ (2**64 - 1) if bits >> 63 else bits | 1 << 63

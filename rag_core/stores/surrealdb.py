@@ -28,7 +28,7 @@ from rag_core.errors import InvalidArgumentError, StoreError
 from rag_core.filters import Node, parse_where
 from rag_core.protocols import Vectors
 from rag_core.stores.backed import MORE, BackedStore, Found, stacked
-from rag_core.stores.identity import check_k, write_identity
+from rag_core.stores.identity import write_identity
 from rag_core.stores.room import Room
 from rag_core.stores.rows import rescored, unit_query
 from rag_core.stores.surreal_link import URL, Link, checked_url, open_folder, open_server
@@ -41,7 +41,7 @@ from rag_core.stores.surreal_ql import (
     stored_text,
     stored_value,
 )
-from rag_core.types import EMPTY_RANKING, Ranking
+from rag_core.types import EMPTY_RANKING, Ranking, check_k
 
 __all__ = ["Entity", "SurrealStore"]
 
@@ -289,11 +289,7 @@ class SurrealStore(BackedStore):
 
     def _put(self, ids: list[str], rows: Vectors, metadata: list[str]) -> None:
         null = self._null()
-        size = (
-            sum(map(len, metadata))
-            + sum(map(len, ids))
-            + len(ids) * (NUMBER_BYTES * rows.shape[1] + ROW_BYTES)
-        )
+        size = _size_bytes([*ids, *metadata]) + len(ids) * (NUMBER_BYTES * rows.shape[1] + ROW_BYTES)
         with self._writing(size):
             self._drop_index()
             self._link.query(
@@ -389,7 +385,8 @@ class SurrealStore(BackedStore):
             own = {"id": self._edge(relation, *ends), "in": ends[0], "out": ends[1]}
             rows.append(stored_value(fields, null) | own)
             entities |= {one for one in (start, end) if isinstance(one, Entity)}
-        with self._writing(len(rows) * ROW_BYTES):  # a path stops at a record that is not there
+        size = _size_bytes(repr(dict(fields)) for _, _, fields in edges if fields) + len(rows) * ROW_BYTES
+        with self._writing(size):  # a path stops at a record that is not there
             self._link.query(
                 "RETURN { INSERT IGNORE INTO entity $entities RETURN NONE; DELETE $edges.id RETURN NONE; "
                 f"INSERT RELATION INTO {table} $edges RETURN NONE; }}",
@@ -414,3 +411,7 @@ class SurrealStore(BackedStore):
         from surrealdb.cbor.types import CBORSimpleValue
 
         return CBORSimpleValue(22)  # RFC 8949, section 3.3: null
+
+
+def _size_bytes(texts: Iterable[str]) -> int:
+    return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)

@@ -244,3 +244,12 @@ def test_an_error_in_a_part_is_raised_and_ends_the_work(monkeypatch: pytest.Monk
     assert begun == [0]
     parallel.in_parts(0, 10, work)
     assert begun == [0]
+
+
+def test_threads_are_as_many_as_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAG_THREADS", "1")
+    parallel._processors.cache_clear()
+    try:
+        assert parallel._processors() == 1
+    finally:
+        parallel._processors.cache_clear()

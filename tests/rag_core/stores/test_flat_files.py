@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -128,3 +129,16 @@ def test_neither_searching_nor_writing_holds_the_matrix(
     ):
         assert peak_bytes(call) < rows.nbytes / 10
     assert isinstance(store._vectors.base, np.memmap)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_whoever_the_umask_lets_read_can_read_all_of_a_store(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        store = FlatStore.create(tmp_path / "store", IDENTITY, scan="int8")
+        store.upsert(["a"], np.ones((1, DIM), np.float32))
+    finally:
+        os.umask(before)
+    modes = {found.name: found.stat().st_mode & 0o777 for found in (tmp_path / "store").iterdir()}
+    assert len(modes) == 4
+    assert set(modes.values()) == {0o644}

@@ -6,6 +6,7 @@ import doctest
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from rag_core.errors import InvalidArgumentError, MissingExtraError, StoreError
 from rag_core.fingerprint import Fingerprint
 from rag_core.stores import create_store, open_store
 from rag_core.stores.flat import FlatStore
+from rag_core.stores.room import Room
 from rag_core.stores.surrealdb import Entity, SurrealStore
 
 external = pytest.mark.stores_external
@@ -387,3 +389,22 @@ def test_what_a_crash_left_of_a_creation_is_made_over(tmp_path: Path) -> None:
     store = SurrealStore.create(tmp_path / "s", identity())
     assert store.count() == 0
     store.close()
+
+
+@external
+def test_room_is_asked_for_by_the_bytes_of_rows_and_of_edges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def writing(self: Room, size_bytes: int) -> AbstractContextManager[None]:
+        asked.append(size_bytes)
+        return nullcontext()
+
+    monkeypatch.setattr(Room, "writing", writing)
+    store = SurrealStore.create(tmp_path / "s", identity())
+    store.upsert(["a", "b"], unit(2, 4), [{"note": "水" * 10_000}, {}])
+    store.relate("a", "cites", "b", note="水" * 10_000)
+    store.close()
+    assert min(asked) > 30_000
+    assert len(asked) == 2
