@@ -4,8 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 BENCH_ARGS ?=
-# The second environment: torch, MLX, fastembed, the services' clients, the stores, MCP, numba and playwright, for
-# the tests that need them. Those of the report's page are skipped where no Chromium is installed.
+# The second environment: torch, MLX, fastembed, the services' clients, the stores, MCP, numba, Ray and playwright,
+# for the tests that need them. Those of the report's page are skipped where no Chromium is installed.
 LOCAL := .venv-local
 LOCAL_PIP := $(LOCAL)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-local.txt
 # Added to the call that installs torch, for example an index of CPU builds.
@@ -17,7 +17,7 @@ TORCH_ARGS ?=
 help:
 	@echo "make bench   measure every provider that works here on the golden set (BENCH_ARGS='--data DIR …')"
 	@echo "make test    lint, types, import contracts, tests with coverage, the built wheel"
-	@echo "make test-local   what needs torch, MLX, services' clients, stores, MCP, numba or a browser"
+	@echo "make test-local   what needs torch, MLX, services' clients, stores, MCP, numba, Ray or a browser"
 	@echo "make clean   remove the virtual environments and caches"
 
 $(BIN)/python:

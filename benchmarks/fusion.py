@@ -83,9 +83,9 @@ class Cell:
 def vectors_of(data: Dataset, provider: str, cache: Path) -> tuple[NDArray[Any], NDArray[Any]]:
     """Of the documents that are not empty, and of the queries; kept in ``cache``."""
     texts = [d.indexed_text for d in data.documents if not d.is_empty]
-    path = cache / f"{data.name}-{data.hash[:12]}-{provider.replace('@', '-')}.npz"
+    embedder = get_embedder(provider)  # of one name two dtypes may come: the machine and the release decide
+    path = cache / f"{data.name}-{data.hash[:12]}-{embedder.name}-{embedder.fingerprint.digest[:12]}.npz"
     if not path.exists():
-        embedder = get_embedder(provider)
         found = {
             "documents": embedder.embed(texts, role="document"),
             "queries": embedder.embed([q.text for q in data.queries], role="query"),

@@ -39,12 +39,12 @@ from store_scale_cell import DEPTH, WARMING
 from store_scale_plot import draw, table
 
 from harness.results import write_atomic
+from harness.significance import bootstrap_interval
 from rag_core.errors import RagCoreError
 from rag_core.protocols import Vectors
 
 SIZES, STORES = "10000,30000,100000,300000,1000000", "flat,lancedb?index=ivf_pq,lancedb?index=hnsw_sq"
 CELL = Path(__file__).with_name("store_scale_cell.py")
-RESAMPLES = 2000
 
 
 def exact_bars(rows: Vectors, queries: Vectors) -> Vectors:
@@ -55,14 +55,6 @@ def exact_bars(rows: Vectors, queries: Vectors) -> Vectors:
         both = np.concatenate([best, scores], axis=1)
         best = np.partition(both, both.shape[1] - DEPTH, axis=1)[:, -DEPTH:]
     return np.asarray(best.min(axis=1))
-
-
-def interval(shares: Sequence[float]) -> tuple[float, float]:
-    """95 % of the mean, by percentile bootstrap."""
-    values = np.asarray(shares)
-    drawn = np.random.default_rng(0).integers(0, len(values), (RESAMPLES, len(values)))
-    low, high = np.quantile(values[drawn].mean(axis=1), [0.025, 0.975])
-    return float(low), float(high)
 
 
 def median_interval(samples: Sequence[float]) -> tuple[float, float]:
@@ -114,7 +106,7 @@ def cell(store: str, n: int, files: dict[str, Path], ends_s: float, budget_s: fl
         "p50_interval_s": median_interval(samples),
         "p95_s": float(np.quantile(samples, 0.95)),
         "recall": float(np.mean(shares)),
-        "recall_interval": interval(shares),
+        "recall_interval": bootstrap_interval(shares),
         "load_average": [built["load_average"], asked["load_average"]],
     }
 

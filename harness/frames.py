@@ -146,7 +146,7 @@ def to_frame(document: ResultDocument, rows: str = "cells") -> pandas.DataFrame:
         InvalidArgumentError: other rows.
         MissingExtraError: pandas is not installed.
     """
-    from harness.formats.reading import require
+    from rag_core.extras import require
 
     made = table(document, rows)
     pandas = require("a data frame", "pandas", "frames")

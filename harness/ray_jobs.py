@@ -13,6 +13,7 @@ from harness.jobs import Event, Job, Running
 from harness.ray_node import measure_on_node
 from rag_core.errors import InvalidArgumentError, ProviderUnavailableError
 from rag_core.factory import SpecString
+from rag_core.index_files import write_whole
 from rag_core.scale.ray_engine import connect, needed, workers_for
 from rag_core.secrets import redact
 
@@ -149,9 +150,7 @@ def _took(job: Job, running: Running, kind: str, what: Any) -> bool:
         name, data = what
         path = running.out / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.tmp")
-        partial.write_bytes(data)
-        partial.replace(path)
+        write_whole(path, data)
         return False
     if kind == "end":
         if job.cells:

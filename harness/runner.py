@@ -163,14 +163,14 @@ def _absent_stores(stores: Iterable[str]) -> dict[str, str]:
 
 
 def _cells(spec: RunSpec, provider: str, target: str) -> Iterator[CellKey]:
+    is_baseline = spec.baseline_only and provider == BASELINE[0]
+    fusions = (BASELINE_FUSION,) if is_baseline else tuple(dict.fromkeys(spec.fusions))
     for store in spec.stores:
         for pipeline in spec.pipelines:
             if pipeline == "bm25":
                 continue
-            if spec.baseline_only and provider == BASELINE[0] and pipeline != BASELINE[1]:
+            if is_baseline and pipeline != BASELINE[1]:
                 continue
-            is_baseline = spec.baseline_only and provider == BASELINE[0]
-            fusions = (BASELINE_FUSION,) if is_baseline else tuple(dict.fromkeys(spec.fusions))
             for fusion in fusions if pipeline == "hybrid" else fusions[:1]:
                 for reranker in spec.rerankers if pipeline in RERANKED_PIPELINES else (NONE,):
                     yield CellKey(spec.data, provider, target, NONE, store, pipeline, reranker, fusion)

@@ -69,7 +69,7 @@ def as_parquet(made: Table) -> bytes:
     Raises:
         MissingExtraError: pyarrow is not installed.
     """
-    from harness.formats.reading import require
+    from rag_core.extras import require
 
     pa = require("writing Parquet", "pyarrow", "frames")
     parquet = require("writing Parquet", "pyarrow.parquet", "frames")

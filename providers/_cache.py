@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 
+from rag_core import index_files
 from rag_core.folders import cache_folder
 
 __all__ = ["cache_folder", "write_whole"]
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Make ``path`` hold ``data``, so that no process ever sees a part of it.
+    """Make ``path`` hold ``data``, so that no process ever sees a part of it; its folder is made.
 
     The last of several writers wins, and a writer that dies leaves ``path`` as it was.
 
@@ -20,13 +19,4 @@ def write_whole(path: Path, data: bytes) -> None:
         OSError: the folder cannot be made or written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    index_files.write_whole(path, data)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import math
 import sys
 from typing import Any
 
-from rag_core.errors import InvalidArgumentError, MissingExtraError
+from rag_core import extras
+from rag_core.errors import InvalidArgumentError
 from rag_core.registry import Spec
 
 __all__ = ["choice", "count", "installed", "only_model", "require", "seconds"]
@@ -85,9 +85,4 @@ def require(spec: Spec, package: str) -> Any:
     Raises:
         MissingExtraError: it is not installed; the message carries the pip line.
     """
-    try:
-        return importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        if error.name != package:
-            raise  # the package is there and something it needs is not: say that, not "missing extra"
-        raise MissingExtraError(spec.name, package, spec.extra) from error
+    return extras.require(spec.name, package, spec.extra)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.formats.folders import Parts
-from harness.formats.reading import require
 from rag_core.errors import InvalidArgumentError, ProviderUnavailableError
+from rag_core.extras import require
 
 __all__ = ["load"]
 

@@ -11,9 +11,10 @@ from harness.formats.description import Description
 from harness.formats.folders import Parts
 from harness.formats.judgements import collect
 from harness.formats.languages import with_languages
-from harness.formats.reading import DataError, require, shown
+from harness.formats.reading import DataError, shown
 from harness.formats.records import documents_from, queries_from
 from rag_core.errors import ProviderUnavailableError, RagCoreError, UnknownNameError
+from rag_core.extras import require
 from rag_core.registry import nearest
 
 __all__ = ["load"]

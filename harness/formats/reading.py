@@ -7,14 +7,14 @@ one outcome whatever the format.
 from __future__ import annotations
 
 import csv
-import importlib
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rag_core.errors import InvalidArgumentError, MissingExtraError
+from rag_core.errors import InvalidArgumentError
+from rag_core.extras import require
 
 __all__ = [
     "DataError",
@@ -24,7 +24,6 @@ __all__ = [
     "parquet_rows",
     "read_json",
     "read_lines",
-    "require",
     "shown",
     "tsv_rows",
 ]
@@ -153,21 +152,6 @@ def parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     yield number, values
     except (OSError, ValueError) as error:  # pyarrow's own errors are of these
         raise DataError(path, None, f"cannot be read as Parquet: {error}") from error
-
-
-def require(what: str, module: str, extra: str) -> Any:
-    """Import an optional module.
-
-    Raises:
-        MissingExtraError: its package is not installed; the message carries the pip line.
-    """
-    package = module.partition(".")[0]
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name not in (package, module):
-            raise  # the package is there and something it needs is not: say that, not "missing extra"
-        raise MissingExtraError(what, package, extra) from error
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -101,6 +101,17 @@ def check_shard(texts: int) -> int:
     return texts
 
 
+def check_workers(workers: int) -> int:
+    """``workers`` as a number of them; 0 stands for one a node or device.
+
+    Raises:
+        InvalidArgumentError: below 0.
+    """
+    if workers < 0:
+        raise InvalidArgumentError(f"{workers} workers; accepted: 1 or more, or 0 for one a node or device")
+    return workers
+
+
 def shard_path(folder: str | Path, number: int) -> Path:
     """The file of shard ``number``."""
     return Path(folder) / f"{number:08d}.parquet"

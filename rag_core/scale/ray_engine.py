@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import Any, Self
 
 from rag_core.devices import usable_cpus
-from rag_core.errors import InvalidArgumentError, ProviderError, ProviderUnavailableError
+from rag_core.errors import ProviderError, ProviderUnavailableError
 from rag_core.factory import SpecString
-from rag_core.scale.engine import SHARD, EmbedJob, ShardReport, check_shard
+from rag_core.scale.engine import SHARD, EmbedJob, ShardReport, check_shard, check_workers
 from rag_core.scale.shards import require
 
 __all__ = ["RESOURCES", "RayEngine", "connect", "needed", "workers_for"]
@@ -86,8 +86,7 @@ def workers_for(nodes: list[Mapping[str, float]], target: str, workers: int) -> 
         ProviderUnavailableError: no node has the device.
         InvalidArgumentError: ``workers`` is below 0.
     """
-    if workers < 0:
-        raise InvalidArgumentError(f"{workers} workers; accepted: 1 or more, or 0 for one a node or device")
+    check_workers(workers)
     if target in RESOURCES:
         name, how = RESOURCES[target]
         devices = int(sum(node.get(name, 0) for node in nodes))
@@ -127,11 +126,7 @@ class RayEngine:
         Raises:
             InvalidArgumentError: a number that is not accepted.
         """
-        if workers < 0:
-            raise InvalidArgumentError(
-                f"{workers} workers; accepted: 1 or more, or 0 for one a node or device"
-            )
-        self.provider, self.address, self.workers = provider, address, workers
+        self.provider, self.address, self.workers = provider, address, check_workers(workers)
         self.shard_texts = check_shard(shard_texts)
         self._began: Any = None
 

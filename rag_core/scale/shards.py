@@ -8,7 +8,6 @@ its file whose vectors they are and how many texts were embedded for it. Both ap
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from rag_core.errors import MissingExtraError
+from rag_core import extras
 from rag_core.index_files import write_whole
 from rag_core.protocols import Vectors
 
@@ -106,8 +105,7 @@ def _pyarrow() -> Any:
 
 
 def _parquet() -> Any:
-    _pyarrow()
-    return importlib.import_module("pyarrow.parquet")
+    return require("pyarrow.parquet")
 
 
 def require(package: str) -> Any:
@@ -116,9 +114,4 @@ def require(package: str) -> Any:
     Raises:
         MissingExtraError: it is not installed; names the extra.
     """
-    try:
-        return importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        if error.name != package:
-            raise
-        raise MissingExtraError("engine 'ray'", package, "ray") from error
+    return extras.require("engine 'ray'", package, "ray")

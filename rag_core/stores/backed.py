@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +10,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from rag_core.errors import InvalidArgumentError, MissingExtraError, StoreError
+from rag_core.errors import InvalidArgumentError, StoreError
+from rag_core.extras import require
 from rag_core.filters import Node, parse_where
 from rag_core.fingerprint import Fingerprint
 from rag_core.protocols import Vectors
@@ -207,12 +207,7 @@ class BackedStore(ABC):
 
     @classmethod
     def _require(cls) -> Any:
-        try:
-            return importlib.import_module(cls.package)
-        except ModuleNotFoundError as error:
-            if error.name != cls.package:
-                raise  # something that the package needs is missing: say that instead
-            raise MissingExtraError(f"store {cls.name!r}", cls.package, cls.extra) from error
+        return require(f"store {cls.name!r}", cls.package, cls.extra)
 
     @classmethod
     @abstractmethod

@@ -41,6 +41,12 @@ def test_every_input_says_where_it_is_from(scale_model: ModuleType) -> None:
         assert one["source"], name
 
 
+def test_the_rate_on_cpus_is_that_of_the_readme(scale_model: ModuleType) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    row = next(line for line in readme.splitlines() if line.strip().startswith("minilm · vector"))
+    assert float(row.split()[-3]) == scale_model.read_inputs()["cpu_passages_per_s"]["value"]
+
+
 def test_arithmetic_by_hand(scale_model: ModuleType) -> None:
     values = {name: float(one["value"]) for name, one in scale_model.read_inputs().items()}
     values |= {"passages": 1000, "gpus": 2, "passages_per_gpu_s": 10, "gpu_utilisation": 0.5}
