@@ -238,7 +238,7 @@ def draw_quality_latency(document: ResultDocument, rows: Sequence[Row], said: Ve
     from harness.recommend import recommend
     from harness.render.front import LATENCY, draw_front
 
-    chosen = recommend(document, rows=rows).chosen
+    chosen = recommend(document).chosen
     return draw_front(document, rows, LATENCY, chosen.row.cell.key.cell_id if chosen else "")
 
 
