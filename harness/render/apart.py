@@ -21,7 +21,6 @@ from rag_core.devices import usable_cpus
 if TYPE_CHECKING:
     from harness.results import ResultDocument
     from harness.rows import Row
-    from harness.summary import Verdict
 
 __all__ = ["Drawing", "is_worth_it"]
 
@@ -52,11 +51,11 @@ class Drawing:
             stderr=subprocess.DEVNULL,
         )
 
-    def begin(self, document: ResultDocument, rows: Sequence[Row], said: Verdict) -> None:
+    def begin(self, document: ResultDocument, rows: Sequence[Row]) -> None:
         """Tell it what to draw."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # it has ended; `paths` says so
-            pickle.dump((document, list(rows), said), self._process.stdin, pickle.HIGHEST_PROTOCOL)
+            pickle.dump((document, list(rows)), self._process.stdin, pickle.HIGHEST_PROTOCOL)
         with suppress(BrokenPipeError):
             self._process.stdin.close()
 
@@ -85,8 +84,8 @@ def main() -> None:
     from harness.render.plots import draw_all, require
 
     require()
-    document, rows, said = pickle.load(sys.stdin.buffer)
-    print(json.dumps([str(path) for path in draw_all(document, rows, said, Path(sys.argv[1]))]))
+    document, rows = pickle.load(sys.stdin.buffer)
+    print(json.dumps([str(path) for path in draw_all(document, rows, Path(sys.argv[1]))]))
 
 
 if __name__ == "__main__":

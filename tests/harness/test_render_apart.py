@@ -13,7 +13,6 @@ from harness.render import apart, write_report
 from harness.render.apart import Drawing, is_worth_it
 from harness.results import ResultDocument
 from harness.rows import clean, make_rows
-from harness.summary import verdict
 
 
 def test_the_same_files_as_without(
@@ -49,7 +48,7 @@ def test_nothing_is_left_running(document: ResultDocument, tmp_path: Path) -> No
     drawing = Drawing(tmp_path)
     drawing._process.kill()
     drawing._process.wait()
-    drawing.begin(tidy, make_rows(tidy), verdict(tidy))
+    drawing.begin(tidy, make_rows(tidy))
     assert drawing.paths() is None
 
 
