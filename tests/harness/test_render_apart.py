@@ -40,15 +40,14 @@ def test_a_process_that_fails_is_made_up_for(
 
 
 def test_nothing_is_left_running(document: ResultDocument, tmp_path: Path) -> None:
-    drawing = Drawing(tmp_path)
+    tidy = clean(document)
+    drawing = Drawing(tidy, make_rows(tidy), tmp_path)
     drawing.stop()
     assert drawing._process.returncode is not None
     drawing.stop()
-    tidy = clean(document)
-    drawing = Drawing(tmp_path)
+    drawing = Drawing(tidy, make_rows(tidy), tmp_path)
     drawing._process.kill()
     drawing._process.wait()
-    drawing.begin(tidy, make_rows(tidy))
     assert drawing.paths() is None
 
 
