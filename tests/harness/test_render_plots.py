@@ -111,7 +111,16 @@ def test_a_result_of_marked_systems_alone_is_drawn_without_a_winner(
     document.cells = [cell for cell in document.cells if cell.key.provider == "e5-small"]
     key = document.cells[0].key
     document.parity = [
-        {"kind": "embedder", "provider": key.provider, "target": key.target, "verdict": DIFFERS}
+        {
+            "kind": "embedder",
+            "provider": key.provider,
+            "target": key.target,
+            "dtype": key.dtype,
+            "model": "e5-small",
+            "reference": None,
+            "verdict": DIFFERS,
+            "reason": "its vectors change with their neighbours",
+        }
     ]
     assert all(row.doubt for row in make_rows(document))
     assert write(document, tmp_path)
