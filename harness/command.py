@@ -188,6 +188,7 @@ def job_engine(options: RunOptions, spec: RunSpec) -> Iterator[JobEngine | None]
 def run_command(options: RunOptions, say: Print) -> int:
     """Run, write the report, print table and verdict; returns the exit status."""
     from harness.render import write_report
+    from harness.rows import clean
 
     spec = options.spec()
     out = options.out or _default_folder(spec)
@@ -199,6 +200,7 @@ def run_command(options: RunOptions, say: Print) -> int:
     except KeyboardInterrupt:
         document, status = load_result(out), 130
         say("interrupted; the finished cells are kept. Go on with the same command.")
+    document = clean(document)  # judged once for the report and the summary
     written = write_report(document, out)
     summarise(document, say)
     for note in (*document.notes, *written.notes):

@@ -18,7 +18,7 @@ from harness.recommend import recommend
 from harness.render import write_report
 from harness.render.load import load_lines
 from harness.results import CellResult, ResultDocument, load_result
-from harness.rows import make_rows
+from harness.rows import clean, make_rows
 from rag_core.devices import usable_cpus
 from rag_core.errors import InvalidArgumentError
 from rag_core.factory import SpecString
@@ -83,6 +83,7 @@ def load_command(options: LoadOptions, say: Callable[[str], None]) -> int:
             continue
         cell.load = found
         document.write(file)
+    document = clean(document)  # judged once for the lines and the report
     for line in load_lines(make_rows(document)):
         say(wrapped(line))
     say(f"report: {folder / 'report.md'} ({len(write_report(document, folder))} files)")

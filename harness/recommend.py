@@ -146,7 +146,6 @@ def recommend(
     metric: str | None = None,
     prefer: str = "auto",
     usd_per_hour: float | None = None,
-    rows: Sequence[Row] = (),
 ) -> Recommendation:
     """Choose among the systems of ``document``.
 
@@ -157,7 +156,6 @@ def recommend(
         metric: that quality is judged by; the run's main metric without it.
         prefer: one of :data:`PREFER`.
         usd_per_hour: price of the machine; the run's without it.
-        rows: of ``document`` and ``metric``, where they have been made already.
 
     Raises:
         InvalidArgumentError: a metric that was not measured, a bad margin or price, or an unknown preference.
@@ -174,7 +172,7 @@ def recommend(
         if measured and name not in measured:
             raise InvalidArgumentError(f"{name} was not measured; the result holds {', '.join(measured)}")
     per_hour = usd_per_hour if usd_per_hour is not None else document.spec.get("usd_per_hour")
-    candidates = [Candidate(row, _never(row)) for row in rows or make_rows(document, metric)]
+    candidates = [Candidate(row, _never(row)) for row in make_rows(document, metric)]
     best = max((one for one in candidates if not one.never), key=lambda one: one.mean, default=None)
     if best is not None:
         judged = _closeness(document, best, candidates, wanted)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.differences import SURE, Difference, paired
 from harness.naming import short_label
@@ -27,6 +27,7 @@ __all__ = [
     "main_metric",
     "make_rows",
     "metric_names",
+    "once",
     "paired",
     "strata",
     "strata_places",
@@ -35,6 +36,7 @@ __all__ = [
 
 MAIN_METRIC = "ndcg@10"
 NONE = "-"
+T = TypeVar("T")
 #: Tag value of queries that lack the tag.
 UNTAGGED = "(none)"
 
@@ -81,9 +83,13 @@ class Row:
 
 
 class _Clean(ResultDocument):
-    """What :func:`clean` made: it is not cleaned again by each of the functions that a report calls."""
+    """What :func:`clean` made: the functions that a report calls neither clean nor judge it again."""
 
-    __slots__ = ()
+    __slots__ = ("made",)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.made: dict[Hashable, Any] = {}
 
 
 def clean(document: ResultDocument) -> ResultDocument:
@@ -92,6 +98,19 @@ def clean(document: ResultDocument) -> ResultDocument:
     A copy that this function made is given back as it is; nothing after it may change it.
     """
     return document if isinstance(document, _Clean) else _Clean.from_dict(document.as_dict())
+
+
+def once(document: ResultDocument, name: Hashable, make: Callable[[], T]) -> T:
+    """``make()``; of a clean document, which never changes, what the first call with ``name`` made.
+
+    The caller may not change it either.
+    """
+    if not isinstance(document, _Clean):
+        return make()
+    if name not in document.made:
+        document.made[name] = make()
+    made: T = document.made[name]
+    return made
 
 
 def metric_names(document: ResultDocument) -> list[str]:
@@ -132,6 +151,10 @@ def make_rows(document: ResultDocument, metric: str | None = None) -> list[Row]:
     """One row per cell in the order of the document."""
     document = clean(document)
     main = metric or main_metric(document)
+    return list(once(document, ("rows", main), lambda: _made_rows(document, main)))
+
+
+def _made_rows(document: ResultDocument, main: str) -> list[Row]:
     names = labels([cell.key for cell in document.cells])
     query_ids = _query_ids(document)
     places = [query_ids.index(q) for q in document.dataset.get("headline", ()) if q in set(query_ids)]

@@ -17,7 +17,7 @@ from harness.provenance import machine_name, machines, on_one_machine
 from harness.render.format import count, interval, megabytes, percent, score, seconds
 from harness.rerank_findings import rerank_sentences
 from harness.results import ResultDocument
-from harness.rows import Difference, Row, clean, main_metric, make_rows, strata
+from harness.rows import Difference, Row, clean, main_metric, make_rows, once, strata
 from harness.rows import winner as best_of
 from harness.strata_findings import overlap_sentences
 from harness.tag_findings import tag_sentences
@@ -81,7 +81,11 @@ def metric_title(name: str) -> str:
 def verdict(document: ResultDocument, metric: str | None = None) -> Verdict:
     """Judge ``document`` by ``metric``: ``ndcg@10``, or the run's first metric without it."""
     document = clean(document)
-    metric = metric or main_metric(document)
+    main = metric or main_metric(document)
+    return once(document, ("verdict", main), lambda: _judged(document, main))
+
+
+def _judged(document: ResultDocument, metric: str) -> Verdict:
     rows = make_rows(document, metric)
     cautions = tuple(_cautions(document, rows, metric))
     best = best_of(rows)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.render.format import corrected_p, score, signed
+from harness.render.format import score, signed
 from harness.results import ResultDocument
 from harness.rows import Difference, Row
 from harness.strata import Part, Split
-from harness.strata_findings import COLLAPSE
+from harness.strata_findings import COLLAPSE, gap_text
 from harness.tag_strata import compared_parts, scope_tag, tag_names, tag_strata
 
 __all__ = ["MOST_SENTENCES", "WEAKER", "tag_sentences"]
@@ -68,7 +68,7 @@ def _losses(split: Split, rows: Sequence[Row]) -> list[_Finding]:
                     -gap.mean,
                     row.cell.key.provider,
                     f"{row.label} is weak on {_named(split, worst)}: {score(worst.means.get(own))} against "
-                    f"BM25's {score(worst.means.get(split.reference or ''))}, {_evidence(gap)}; on "
+                    f"BM25's {score(worst.means.get(split.reference or ''))}, {gap_text(gap)}; on "
                     f"{_named(split, other)} {signed(best.mean)}.",
                 )
             )
@@ -92,7 +92,7 @@ def _collapses(split: Split, rows: Sequence[Row]) -> list[_Finding]:
         gap = part.versus[best.cell.key.cell_id]
         text = (
             f"On {_named(split, part)} BM25 falls to {score(own)} ({score(elsewhere)} on the other {n}) and "
-            f"{best.label} reaches {score(part.means.get(best.cell.key.cell_id))}: {_evidence(gap)}."
+            f"{best.label} reaches {score(part.means.get(best.cell.key.cell_id))}: {gap_text(gap)}."
         )
         out.append(_Finding(gap.mean, best.cell.key.provider, text))
     return out
@@ -104,10 +104,3 @@ def _higher(gap: Difference) -> bool:
 
 def _named(split: Split, part: Part) -> str:
     return f"the {part.n} queries of {split.tag} {part.name}"
-
-
-def _evidence(gap: Difference) -> str:
-    return (
-        f"{signed(gap.mean)}, 95 % interval {signed(gap.low)} to {signed(gap.high)}, "
-        f"{corrected_p(gap.adjusted)}"
-    )

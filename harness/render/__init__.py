@@ -53,15 +53,11 @@ def write_report(
         beside: the folder of the result, where its run files stand; ``folder`` without it.
         texts: whether the page may hold texts of queries and documents.
     """
-    from harness.summary import verdict  # which writes its sentences with harness.render.format
-
     document = clean(document)
     folder.mkdir(parents=True, exist_ok=True)
     written, made = Written(), {}
-    drawing = Drawing(folder) if is_worth_it(document) else None
+    drawing = Drawing(document, make_rows(document), folder) if is_worth_it(document) else None
     try:
-        if drawing is not None:
-            drawing.begin(document, make_rows(document), verdict(document))
         for name in sorted(FORMATS, key=lambda name: LAST.index(name) if name in LAST else -1):
             try:
                 drawn = drawing.paths() if drawing is not None and name == LAST[0] else None

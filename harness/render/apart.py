@@ -11,9 +11,9 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 from rag_core.devices import usable_cpus
@@ -21,7 +21,6 @@ from rag_core.devices import usable_cpus
 if TYPE_CHECKING:
     from harness.results import ResultDocument
     from harness.rows import Row
-    from harness.summary import Verdict
 
 __all__ = ["Drawing", "is_worth_it"]
 
@@ -41,24 +40,20 @@ def is_worth_it(document: ResultDocument) -> bool:
 
 
 class Drawing:
-    """A process that draws the plots into ``folder`` when it is told what; until then it imports."""
+    """A process that draws the plots of a clean document and its rows into ``folder``."""
 
-    def __init__(self, folder: Path) -> None:
-        # -P: a folder named `harness` where the user stands must not shadow the package
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "harness.render.apart", str(folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-
-    def begin(self, document: ResultDocument, rows: Sequence[Row], said: Verdict) -> None:
-        """Tell it what to draw."""
-        assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended; `paths` says so
-            pickle.dump((document, list(rows), said), self._process.stdin, pickle.HIGHEST_PROTOCOL)
-        with suppress(BrokenPipeError):
-            self._process.stdin.close()
+    def __init__(self, document: ResultDocument, rows: Sequence[Row], folder: Path) -> None:
+        # a file, not a pipe: that would hold this process until the other has imported and reads
+        with TemporaryFile(dir=folder) as told:
+            pickle.dump((document, list(rows)), told, pickle.HIGHEST_PROTOCOL)
+            told.seek(0)
+            # -P: a folder named `harness` where the user stands must not shadow the package
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "harness.render.apart", str(folder)],
+                stdin=told,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
 
     def paths(self) -> list[Path] | None:
         """The files, once they are written; None where the process failed."""
@@ -74,10 +69,8 @@ class Drawing:
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with suppress(BrokenPipeError):
-                    stream.close()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
 
 
 def main() -> None:
@@ -85,8 +78,8 @@ def main() -> None:
     from harness.render.plots import draw_all, require
 
     require()
-    document, rows, said = pickle.load(sys.stdin.buffer)
-    print(json.dumps([str(path) for path in draw_all(document, rows, said, Path(sys.argv[1]))]))
+    document, rows = pickle.load(sys.stdin.buffer)
+    print(json.dumps([str(path) for path in draw_all(document, rows, Path(sys.argv[1]))]))
 
 
 if __name__ == "__main__":

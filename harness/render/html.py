@@ -239,7 +239,7 @@ def _tiles(best: Row, said: Verdict) -> str:
 def _sections(document: ResultDocument, rows: Sequence[Row]) -> dict[str, str]:
     """The groups of the markdown report as HTML, with bars where they say more, and the commands."""
     out = {}
-    for name, group in grouped(document, rows).items():
+    for name, group in grouped(document).items():
         title = GROUPS[name][0] if name in GROUPS else name.capitalize()
         parts = [part for one in group for part in re.split(r"(?m)^(?=## )", one) if part.strip()]
         folds = [name == "method" or heading(one)[0] in FOLDED for one in parts]

@@ -9,7 +9,6 @@ from harness.render import plots
 from harness.render.load import levels_of, load_lines
 from harness.results import ResultDocument
 from harness.rows import Row
-from harness.summary import Verdict
 
 __all__ = ["draw_load"]
 
@@ -18,7 +17,7 @@ FAR = 30
 MARKS = ("o", "s", "D", "^", "v", "P")
 
 
-def draw_load(document: ResultDocument, rows: Sequence[Row], said: Verdict) -> Any:
+def draw_load(document: ResultDocument, rows: Sequence[Row]) -> Any:
     """Milliseconds at p95 (whole line) and of waiting (broken) against the clients; None without any."""
     chosen = [row for row in rows if levels_of(row)][: len(MARKS)]
     if not chosen:

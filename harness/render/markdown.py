@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from harness.render import blocks, economics, plots
@@ -30,7 +30,7 @@ from harness.render.strata import by_overlap, by_tags
 from harness.render.thresholds import score_thresholds
 from harness.render.variants import agreement
 from harness.results import ResultDocument, write_atomic
-from harness.rows import Row, clean, main_metric, make_rows, metric_names
+from harness.rows import Row, clean, main_metric, make_rows, metric_names, once
 from harness.summary import metric_title, verdict
 from harness.tables import MARK, pipe_table
 from rag_core.errors import MissingExtraError
@@ -66,7 +66,7 @@ def render(document: ResultDocument, figures: Sequence[str] = (), plot_note: str
     rows = make_rows(document)
     metric = main_metric(document)
     said = verdict(document)
-    found = grouped(document, rows)
+    found = dict(grouped(document))
     sections = [
         f"# {_title(document)}\n",
         "## Verdict\n\n" + "".join(f"- {blocks.escape(sentence)}\n" for sentence in said.sentences),
@@ -81,14 +81,20 @@ def render(document: ResultDocument, figures: Sequence[str] = (), plot_note: str
     return "\n".join(section for section in sections if section)
 
 
-def grouped(document: ResultDocument, rows: Sequence[Row]) -> dict[str, list[str]]:
+def grouped(document: ResultDocument) -> Mapping[str, Sequence[str]]:
     """Every section below the main table, in order, by what it is about; empty ones are left out.
 
     ``report.html`` shows the same sections under these names.
     """
+    document = clean(document)
+    return once(document, "sections", lambda: _grouped(document))
+
+
+def _grouped(document: ResultDocument) -> dict[str, list[str]]:
+    rows = make_rows(document)
     metric = main_metric(document)
     made = {
-        "recommendation": [recommendation(document, rows)],
+        "recommendation": [recommendation(document)],
         "sure": [how_sure(document, rows, metric), fusion(document, rows, metric)],
         "metrics": [_other_metrics(document, rows), _headline(document, rows, metric)],
         "strata": [by_tags(document, rows, metric), by_overlap(document, rows, metric)],

@@ -18,8 +18,8 @@ from typing import Any
 from harness.render.blocks import STAGES, median_s, stage_names
 from harness.render.format import number, score
 from harness.results import ResultDocument
-from harness.rows import Row, clean, main_metric, make_rows
-from harness.summary import Verdict, metric_title, verdict
+from harness.rows import Row, clean, main_metric, make_rows, winner
+from harness.summary import metric_title
 from rag_core.errors import MissingExtraError
 
 __all__ = [
@@ -84,7 +84,7 @@ class Plot:
 
     stem: str
     alt: str
-    draw: Callable[[ResultDocument, Sequence[Row], Verdict], Any]
+    draw: Callable[[ResultDocument, Sequence[Row]], Any]
 
 
 def require(*, load: bool = True) -> None:
@@ -107,15 +107,15 @@ def write(document: ResultDocument, folder: Path) -> list[Path]:
     """
     require()
     document = clean(document)
-    return draw_all(document, make_rows(document), verdict(document), folder)
+    return draw_all(document, make_rows(document), folder)
 
 
-def draw_all(document: ResultDocument, rows: Sequence[Row], said: Verdict, folder: Path) -> list[Path]:
-    """:func:`write` for a caller that has the rows and the verdict of a clean document."""
+def draw_all(document: ResultDocument, rows: Sequence[Row], folder: Path) -> list[Path]:
+    """:func:`write` for a caller that has the rows of a clean document."""
     written = []
     with styled():
         for plot in FIGURES:
-            written += save(plot.draw(document, rows, said), folder, plot.stem, plot.alt)
+            written += save(plot.draw(document, rows), folder, plot.stem, plot.alt)
     return written
 
 
@@ -172,11 +172,11 @@ def headline(axes: Any, finding: str, detail: str) -> None:
     figure.set_layout_engine("none")  # it stays as it is now: a layout takes as long as drawing, each time
 
 
-def _finding(rows: Sequence[Row], said: Verdict, metric: str) -> str:
-    by_id = {row.cell.key.cell_id: row for row in rows}
-    best = by_id[str(said.winner)]
-    value = score(best.cell.mean(metric))
-    found = said.against_baseline
+def _finding(rows: Sequence[Row], metric: str) -> str:
+    best = winner(rows)
+    if best is None:
+        return "None of these systems can be recommended"
+    value, found = score(best.cell.mean(metric)), best.versus
     if best.is_baseline:
         return f"Nothing scores above the baseline, {best.label} ({value})"
     if found is None:
@@ -186,7 +186,7 @@ def _finding(rows: Sequence[Row], said: Verdict, metric: str) -> str:
     return f"{best.label} scores highest ({value}), not told apart from the baseline"
 
 
-def draw_quality(document: ResultDocument, rows: Sequence[Row], said: Verdict) -> Any:
+def draw_quality(document: ResultDocument, rows: Sequence[Row]) -> Any:
     """The main metric of each cell with its interval, best on top, the baseline as a line."""
     metric = main_metric(document)
     chosen = sorted((row for row in rows if row.ok), key=lambda row: row.cell.mean(metric) or 0.0)
@@ -227,22 +227,22 @@ def draw_quality(document: ResultDocument, rows: Sequence[Row], said: Verdict) -
     axes.set_ylabel("system")
     headline(
         axes,
-        _finding(rows, said, metric),
+        _finding(rows, metric),
         f"{document.name}: mean over {n} judged queries with its 95 % interval",
     )
     return figure
 
 
-def draw_quality_latency(document: ResultDocument, rows: Sequence[Row], said: Verdict) -> Any:
+def draw_quality_latency(document: ResultDocument, rows: Sequence[Row]) -> Any:
     """See :func:`harness.render.front.draw_front`; the system that a report recommends is marked."""
     from harness.recommend import recommend
     from harness.render.front import LATENCY, draw_front
 
-    chosen = recommend(document, rows=rows).chosen
+    chosen = recommend(document).chosen
     return draw_front(document, rows, LATENCY, chosen.row.cell.key.cell_id if chosen else "")
 
 
-def draw_stages(document: ResultDocument, rows: Sequence[Row], said: Verdict) -> Any:
+def draw_stages(document: ResultDocument, rows: Sequence[Row]) -> Any:
     """Median milliseconds of each stage, stacked, the slowest system on top."""
     found: list[tuple[Row, list[tuple[str, float]]]] = []
     order = stage_names(rows)
@@ -295,25 +295,25 @@ def draw_stages(document: ResultDocument, rows: Sequence[Row], said: Verdict) ->
     return figure
 
 
-def draw_rerank_depth(document: ResultDocument, rows: Sequence[Row], said: Verdict) -> Any:
+def draw_rerank_depth(document: ResultDocument, rows: Sequence[Row]) -> Any:
     """See :func:`harness.render.rerank_plot.draw_rerank_depth`, which builds on this module."""
     from harness.render import rerank_plot
 
-    return rerank_plot.draw_rerank_depth(document, rows, said)
+    return rerank_plot.draw_rerank_depth(document, rows)
 
 
-def draw_load(document: ResultDocument, rows: Sequence[Row], said: Verdict) -> Any:
+def draw_load(document: ResultDocument, rows: Sequence[Row]) -> Any:
     """See :func:`harness.render.load_plot.draw_load`, which builds on this module."""
     from harness.render import load_plot
 
-    return load_plot.draw_load(document, rows, said)
+    return load_plot.draw_load(document, rows)
 
 
-def draw_thresholds(document: ResultDocument, rows: Sequence[Row], said: Verdict) -> Any:
+def draw_thresholds(document: ResultDocument, rows: Sequence[Row]) -> Any:
     """See :func:`harness.render.threshold_plot.draw_thresholds`, which builds on this module."""
     from harness.render import threshold_plot
 
-    return threshold_plot.draw_thresholds(document, rows, said)
+    return threshold_plot.draw_thresholds(document, rows)
 
 
 FIGURES = (

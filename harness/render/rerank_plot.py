@@ -12,7 +12,7 @@ from harness.render.format import number, score
 from harness.results import ResultDocument
 from harness.rows import Row
 from harness.significance import mean_interval
-from harness.summary import Verdict, metric_title
+from harness.summary import metric_title
 
 __all__ = ["draw_rerank_depth"]
 
@@ -21,7 +21,7 @@ MARKS = ("o", "s", "D", "^", "v", "P")
 MOST_LINES = 6
 
 
-def draw_rerank_depth(document: ResultDocument, rows: Sequence[Row], said: Verdict) -> Any:
+def draw_rerank_depth(document: ResultDocument, rows: Sequence[Row]) -> Any:
     """Quality against depth with its interval, no reranking at depth 0; below it the median milliseconds."""
     chosen = [row for row in rows if row.cell.status == "ok" and row.cell.rerank and len(_points(row)) > 1]
     if not chosen:

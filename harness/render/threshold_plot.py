@@ -11,7 +11,6 @@ from harness.render.format import share
 from harness.render.thresholds import found_thresholds, score_text
 from harness.results import ResultDocument
 from harness.rows import Row
-from harness.summary import Verdict
 from harness.thresholds import Thresholds
 
 __all__ = ["draw_thresholds"]
@@ -21,7 +20,7 @@ MOST_PANELS = 6
 PANEL_IN = 2.35
 
 
-def draw_thresholds(document: ResultDocument, rows: Sequence[Row], said: Verdict) -> Any:
+def draw_thresholds(document: ResultDocument, rows: Sequence[Row]) -> Any:
     """Both shares against the threshold with their 95 % intervals, and the threshold that is suggested."""
     chosen = [(row, found) for row, found in found_thresholds(rows, document.seed) if found.points]
     chosen.sort(key=lambda pair: pair[1].scores != "rerank")

@@ -158,12 +158,11 @@ def test_the_plot_shows_waiting_beside_latency(document: ResultDocument) -> None
     pytest.importorskip("matplotlib")
     from harness.render.load_plot import draw_load
     from harness.render.plots import styled
-    from harness.summary import verdict
 
     with styled():
-        assert draw_load(document, make_rows(document), verdict(document)) is None
+        assert draw_load(document, make_rows(document)) is None
         loaded(document, "vector", 0.4, 50.0)
-        figure = draw_load(document, make_rows(document), verdict(document))
+        figure = draw_load(document, make_rows(document))
     latency, throughput = figure.axes
     assert [list(line.get_ydata()) for line in latency.lines] == [[400.0], [100.0]]
     assert throughput.get_xlabel() == "clients at once (logarithmic)"

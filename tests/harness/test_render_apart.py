@@ -13,7 +13,6 @@ from harness.render import apart, write_report
 from harness.render.apart import Drawing, is_worth_it
 from harness.results import ResultDocument
 from harness.rows import clean, make_rows
-from harness.summary import verdict
 
 
 def test_the_same_files_as_without(
@@ -41,15 +40,14 @@ def test_a_process_that_fails_is_made_up_for(
 
 
 def test_nothing_is_left_running(document: ResultDocument, tmp_path: Path) -> None:
-    drawing = Drawing(tmp_path)
+    tidy = clean(document)
+    drawing = Drawing(tidy, make_rows(tidy), tmp_path)
     drawing.stop()
     assert drawing._process.returncode is not None
     drawing.stop()
-    tidy = clean(document)
-    drawing = Drawing(tmp_path)
+    drawing = Drawing(tidy, make_rows(tidy), tmp_path)
     drawing._process.kill()
     drawing._process.wait()
-    drawing.begin(tidy, make_rows(tidy), verdict(tidy))
     assert drawing.paths() is None
 
 

@@ -13,12 +13,12 @@ from xml.etree import ElementTree
 
 import pytest
 
+from harness.parity import DIFFERS
 from harness.render.front import pareto
 from harness.render.placing import place_labels
 from harness.render.plots import FIGURES, write
 from harness.results import ResultDocument, StageTimes
 from harness.rows import make_rows
-from harness.summary import verdict
 
 Factory = Callable[..., ResultDocument]
 pytest.importorskip("matplotlib")
@@ -89,7 +89,7 @@ def test_the_same_document_gives_the_same_bytes(factory: Factory, tmp_path: Path
 def test_other_findings(factory: Factory) -> None:
     def title(document: ResultDocument, stem: str) -> str:
         (plot,) = [figure for figure in FIGURES if figure.stem == stem]
-        figure = plot.draw(document, make_rows(document), verdict(document))
+        figure = plot.draw(document, make_rows(document))
         return " ".join(figure.get_suptitle().split())
 
     alone = factory()
@@ -102,6 +102,29 @@ def test_other_findings(factory: Factory) -> None:
     assert "not told apart from the baseline" in title(weak, "quality")
     weak.cells = [c for c in weak.cells if c.key.provider == "fake"]
     assert "Nothing scores above the baseline, fake · hybrid (0.425)" in title(weak, "quality")
+
+
+def test_a_result_of_marked_systems_alone_is_drawn_without_a_winner(
+    document: ResultDocument, tmp_path: Path
+) -> None:
+    document.baseline = None
+    document.cells = [cell for cell in document.cells if cell.key.provider == "e5-small"]
+    key = document.cells[0].key
+    document.parity = [
+        {
+            "kind": "embedder",
+            "provider": key.provider,
+            "target": key.target,
+            "dtype": key.dtype,
+            "model": "e5-small",
+            "reference": None,
+            "verdict": DIFFERS,
+            "reason": "its vectors change with their neighbours",
+        }
+    ]
+    assert all(row.doubt for row in make_rows(document))
+    assert write(document, tmp_path)
+    assert "None of these systems can be recommended" in (tmp_path / "quality.svg").read_text("utf-8")
 
 
 def test_an_unknown_stage_and_a_reranker_are_drawn(document: ResultDocument, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from harness.render.plots import FIGURES, require, save, styled
 from harness.render.threshold_plot import MOST_PANELS, draw_thresholds
 from harness.results import CellResult, ResultDocument
 from harness.rows import make_rows
-from harness.summary import verdict
 
 pytest.importorskip("matplotlib")
 
@@ -33,7 +32,7 @@ def scores(distance: float, of: str, n: int = 40) -> dict[str, Any]:
 def drawn(document: ResultDocument, folder: Path) -> str | None:
     require()
     with styled():
-        figure = draw_thresholds(document, make_rows(document), verdict(document))
+        figure = draw_thresholds(document, make_rows(document))
         if figure is None:
             return None
         svg, png = save(figure, folder, "thresholds", "alt")

@@ -19,11 +19,13 @@ from harness.rows import (
     main_metric,
     make_rows,
     metric_names,
+    once,
     paired,
     strata,
     winner,
 )
 from harness.significance import paired_difference
+from harness.summary import verdict
 
 BASE = "fake/cpu/fp32/flat/hybrid/-"
 
@@ -111,6 +113,23 @@ def test_what_is_not_a_number_is_missing(document: ResultDocument) -> None:
     assert not row.ok
     assert row.versus is None
     assert clean(document).cells[2].metrics["ndcg@10"].mean is None
+
+
+def test_a_clean_document_is_judged_once_and_any_other_afresh(document: ResultDocument) -> None:
+    made: list[str] = []
+    plain = clean(document)
+    for name in ("a", "b", "a"):
+        assert once(plain, name, lambda name=name: made.append(name) or name) == name  # type: ignore[misc]
+        once(document, name, lambda: made.append("afresh"))
+    assert made == ["a", "afresh", "b", "afresh", "afresh"]
+    assert verdict(plain) is verdict(plain)
+    assert verdict(plain, "recall@10").metric == "recall@10"
+    rows = make_rows(plain)
+    rows.clear()
+    assert make_rows(plain)
+    assert not make_rows(replace(plain, cells=[]))
+    document.cells = document.cells[:1]
+    assert len(make_rows(document)) == 1
 
 
 def test_without_a_measured_baseline_nothing_is_compared(document: ResultDocument) -> None:
