@@ -166,12 +166,17 @@ def graph(spec: Spec, packed: PackedE5, dtype: str = "q4") -> bytes:
     """
     source = PackedSource(packed, dtype)
     if dtype == "int8":
+        rows = _sentence_ids(spec, packed)  # first: the tokenizer's 230 MB are free again for the graph
         plain = encoder_graph(MODEL, PackedSource(packed, "fp32"), inputs_of_products(source.shape))
-        tokenizer = E5Tokenizer(spec, packed)
-        rows = [tokenizer.encode(f"{prompt}: {text}").ids for prompt in PROMPTS for text in SENTENCES]
-        loud = loudness(spec, plain, source.shape, rows)
-        source = PackedSource(packed, dtype, loud)
+        source = PackedSource(packed, dtype, loudness(spec, plain, source.shape, rows))
+        del plain
     return encoder_graph(MODEL, source)
+
+
+def _sentence_ids(spec: Spec, packed: PackedE5) -> list[list[int]]:
+    """Token ids of :data:`providers._sentences.SENTENCES` in both roles."""
+    tokenizer = E5Tokenizer(spec, packed)
+    return [tokenizer.encode(f"{prompt}: {text}").ids for prompt in PROMPTS for text in SENTENCES]
 
 
 class E5Tokenizer:

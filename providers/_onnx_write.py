@@ -50,7 +50,12 @@ def _number(field: int, value: int) -> bytes:
 
 def _bytes(field: int, value: bytes | str) -> bytes:
     data = value.encode() if isinstance(value, str) else value
-    return _varint(field << 3 | 2) + _varint(len(data)) + data
+    return _head(field, len(data)) + data
+
+
+def _head(field: int, size: int) -> bytes:
+    """What stands before ``size`` bytes."""
+    return _varint(field << 3 | 2) + _varint(size)
 
 
 def attribute(name: str, value: float | int | str | Sequence[int]) -> bytes:
@@ -84,9 +89,8 @@ def tensor(
     """TensorProto; ``kind`` and ``shape`` where they differ from the array's, as for packed 4-bit values."""
     dims = b"".join(_number(1, size) for size in (values.shape if shape is None else shape))
     little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
-    return (
-        dims + _number(2, kind or _TYPES[values.dtype.name]) + _bytes(8, name) + _bytes(9, little.tobytes())
-    )
+    head = dims + _number(2, kind or _TYPES[values.dtype.name]) + _bytes(8, name) + _head(9, little.nbytes)
+    return b"".join([head, little.reshape(-1).view(np.uint8).data])
 
 
 def value_info(name: str, kind: int, shape: Sequence[int | str]) -> bytes:
@@ -106,17 +110,15 @@ def model(
     ir_version: int,
 ) -> bytes:
     """ModelProto, ready to be written to a file."""
-    graph = b"".join(
-        [
-            *(_bytes(1, part) for part in nodes),
-            _bytes(2, name),
-            *(_bytes(5, part) for part in tensors),
-            *(_bytes(11, part) for part in inputs),
-            *(_bytes(12, part) for part in outputs),
-        ]
-    )
+    fields = [(1, part) for part in nodes]
+    fields += [(2, name.encode()), *((5, part) for part in tensors)]
+    fields += [(11, part) for part in inputs]
+    fields += [(12, part) for part in outputs]
+    # joined once, at the end: the tensors are most of a process's memory while a file is made
+    graph = [piece for field, part in fields for piece in (_head(field, len(part)), part)]
     sets = [_bytes(8, _bytes(1, domain) + _number(2, version)) for domain, version in opsets.items()]
-    return b"".join([_number(1, ir_version), _bytes(2, "rag-core-bench"), _bytes(7, graph), *sets])
+    head = [_number(1, ir_version), _bytes(2, "rag-core-bench"), _head(7, sum(map(len, graph)))]
+    return b"".join([*head, *graph, *sets])
 
 
 #: Head of the closing field: ``doc_string`` of 64 characters.
