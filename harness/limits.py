@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from harness.cost import Usage
@@ -82,17 +83,14 @@ def usd_per_1k(row: Row, usd_per_hour: float | None = None) -> float | None:
         return total
     local = [stage for name, stage in row.cell.stages.items() if name not in of_services]
     medians = [_median(stage.samples_s) for stage in local]
-    if not medians or any(not math.isfinite(median) for median in medians):
+    if not medians or not all(map(math.isfinite, medians)):
         return None
     return total + sum(medians) * 1_000 * usd_per_hour / 3600
 
 
 def _median(samples: Iterable[float | None]) -> float:
-    known = sorted(s for s in samples if s is not None and math.isfinite(s))
-    middle = len(known) // 2
-    if not known:
-        return math.nan
-    return known[middle] if len(known) % 2 else (known[middle - 1] + known[middle]) / 2
+    known = [s for s in samples if s is not None and math.isfinite(s)]
+    return median(known) if known else math.nan
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,10 +118,8 @@ def record(
         not finite are left out.
     """
     judged = evaluated_queries(relevance)
-    answered, held = (
-        set(judged),
-        {q: [(d, s) for d, s in pool if math.isfinite(s)] for q, pool in scored.items()},
-    )
+    answered = set(judged)
+    held = {q: [(d, s) for d, s in pool if math.isfinite(s)] for q, pool in scored.items()}
 
     def best(query_id: str, wanted: bool) -> float | None:
         grades = relevance[query_id]
