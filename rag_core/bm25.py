@@ -220,6 +220,7 @@ class BM25:
         rename: a reader or a crash sees the old index or the new one. One process at a time may save to
         a folder; indexes that are open stay usable.
         """
+
         def fill(data: Path) -> Mapping[str, int]:
             metadata = json.dumps([dict(m) for m in self._read_metadata()])
             write_array(data / "metadata.npy", np.frombuffer(metadata.encode(), np.uint8))

@@ -1,10 +1,11 @@
 """A BM25 index written from a stream of documents, in memory that does not grow with them.
 
-Texts are analysed a block at a time. The postings of a block, by its own terms in order, go to an unnamed file;
-the blocks are then merged term by term, and a posting is weighed when the last block has said how many
+Texts are analysed a block at a time. The postings of a block, by its own terms in order, go to an unnamed
+file; the blocks are then merged term by term, and a posting is weighed when the last block has said how many
 documents hold its term (single-pass in-memory indexing: Heinz and Zobel, "Efficient single-pass index
-construction for text databases", JASIST 2003). What stays is 12 bytes a document: the length of its text, and
-what that makes of it. The files are those that :meth:`rag_core.bm25.BM25.build` and ``save`` write, bit for bit.
+construction for text databases", JASIST 2003). What stays is 12 bytes a document: the length of its text,
+and what that makes of it. The files are those that :meth:`rag_core.bm25.BM25.build` and ``save`` write, bit
+for bit.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def write_arrays(
 
 
 def _parts(documents: Iterable[Document]) -> Iterator[tuple[int, list[Document]]]:
-    """Documents seen since the last part, and those of them that hold a text; no part but the last is small."""
+    """How many documents there are since the last part, and those of them that hold a text."""
     part, given, chars, last = list[Document](), 0, 0, None
     for document in documents:
         if last is not None and document.doc_id >= last:

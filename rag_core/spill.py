@@ -10,6 +10,7 @@ import tempfile
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -33,7 +34,7 @@ class Spill:
 
     def __init__(self, folder: Path, in_memory: int = IN_MEMORY) -> None:
         """``folder``: on the disk that has the room; ``in_memory``: bytes up to which no file is made."""
-        self._file = tempfile.SpooledTemporaryFile(max(1, in_memory), "w+b", dir=folder)  # noqa: SIM115
+        self._file = tempfile.SpooledTemporaryFile(max(1, in_memory), "w+b", dir=str(folder))  # noqa: SIM115
         self._end = 0
 
     def write(self, array: Array) -> int:
@@ -92,7 +93,7 @@ class Run:
         offsets = self.spill.read(self.offsets_at, np.int64, start, stop + 1).tolist()
         base = offsets[0]
         blob = self.spill.read(self.blob_at, np.uint8, base, offsets[-1]).tobytes()
-        return [blob[a - base : b - base] for a, b in zip(offsets[:-1], offsets[1:])]
+        return [blob[a - base : b - base] for a, b in pairwise(offsets)]
 
 
 def write_run(spill: Spill, strings: Sequence[bytes]) -> Run:

@@ -61,7 +61,9 @@ def test_the_files_of_a_build_in_memory(
         assert files(Path(folder) / "parts") == files(Path(folder) / "whole")
 
 
-def test_other_constants_and_a_word_of_every_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_constants_and_a_word_of_every_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A term beyond the window is weighed a window at a time, over blocks of which each has a part."""
     rng = np.random.default_rng(5)
     documents = [
@@ -78,7 +80,7 @@ def test_other_constants_and_a_word_of_every_document(tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize("ids", [["a", "b"], ["b", "b"]])
 def test_another_order_is_refused_and_nothing_is_left(tmp_path: Path, ids: list[str]) -> None:
-    with pytest.raises(InvalidArgumentError, match="comes behind 'b'|comes behind 'a'"):
+    with pytest.raises(InvalidArgumentError, match=r"comes behind 'b'|comes behind 'a'"):
         BM25.write(tmp_path, [Document(doc_id, "x") for doc_id in ids], RAW)
     assert list(tmp_path.iterdir()) == []
 
