@@ -31,7 +31,7 @@ from rag_core.types import Document
 __all__ = ["write_arrays"]
 
 #: Characters and documents of a block.
-BLOCK_CHARS, BLOCK_TEXTS = 1 << 22, 1 << 15
+BLOCK_CHARS, BLOCK_TEXTS = 1 << 21, 1 << 13
 #: Postings weighed at a time.
 WINDOW = 1 << 18
 Array = NDArray[Any]
