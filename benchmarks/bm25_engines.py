@@ -13,7 +13,8 @@ import numpy as np
 from bm25_corpus import Corpus
 
 from rag_core.analysis import Analyser
-from rag_core.bm25 import BM25, postings
+from rag_core.bm25 import BM25
+from rag_core.bm25_counts import postings
 from rag_core.packed import PackedStrings
 from rag_core.types import Document
 

@@ -58,6 +58,8 @@ UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U000323af"
 )
+#: Words of a language whose terms are remembered; about 250 bytes each.
+KEPT_WORDS = 1 << 16
 #: A share of evidence and the languages that get it.
 _Piece = tuple[int, tuple[str, ...]]
 _UNSPACED_RUN = re.compile(f"[{UNSPACED}]+|[^{UNSPACED}]+")
@@ -201,8 +203,10 @@ class _WordTable(dict[str, tuple[str, ...]]):
                 terms += _pairs(run, self._as_query)
             elif run not in self._stop:
                 terms.append(self._stem(run) if self._stem else run)
-        self[word] = tuple(terms)
-        return self[word]
+        if len(self) >= KEPT_WORDS:  # else it would grow with all that is ever indexed or asked
+            self.clear()
+        found = self[word] = tuple(terms)
+        return found
 
 
 class _WordNumbers(dict[str, int]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PackedStrings", "map_array", "packed", "write_array"]
+__all__ = ["PackedStrings", "let_go", "map_array", "packed", "write_array"]
 
 #: Strings from one signpost of :meth:`PackedStrings.find` to the next.
 STEP = 8
@@ -54,6 +55,17 @@ class PackedStrings:
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
+
+    def bytes_of(self, start: int, stop: int) -> list[bytes]:
+        """Strings ``start`` to ``stop`` as they are packed."""
+        offsets = self._offsets[start : stop + 1].tolist()
+        blob = self._blob[offsets[0] : offsets[-1]].tobytes()
+        return [blob[a - offsets[0] : b - offsets[0]] for a, b in pairwise(offsets)]
+
+    def let_go(self) -> None:
+        """See :func:`let_go`."""
+        let_go(self._blob)
+        let_go(self._offsets)
 
     def _bytes(self, index: int) -> bytes:
         return self._blob_view[self._offsets_view[index] : self._offsets_view[index + 1]].tobytes()
@@ -175,3 +187,16 @@ def map_array(path: Path) -> NDArray[Any]:
         return np.zeros(shape, dtype)
     # a plain view: slices of a memmap object cost microseconds more
     return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+
+
+def let_go(array: NDArray[Any]) -> None:
+    """Take the pages of a mapped array out of this process's memory; those used again are read again.
+
+    For who has gone through a whole array: its pages would count as memory of this process until the
+    system needs the room. Nothing happens to other arrays, and on systems without the call.
+    """
+    base: Any = array
+    while base is not None and not isinstance(base, mmap.mmap):
+        base = base.obj if isinstance(base, memoryview) else getattr(base, "base", None)
+    if base is not None and (advice := getattr(mmap, "MADV_DONTNEED", None)) is not None:
+        base.madvise(advice)

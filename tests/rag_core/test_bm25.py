@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_core.analysis import Analyser
-from rag_core.bm25 import BM25, postings
+from rag_core.bm25 import BM25
+from rag_core.bm25_counts import postings
 from rag_core.errors import InvalidArgumentError, MissingExtraError, StoreError, UnknownNameError
 from rag_core.types import Document, Query
 
@@ -120,7 +121,7 @@ def test_blocks_do_not_change_the_postings(texts: list[list[int]], block: int) -
     lengths = np.array([len(text) for text in texts], np.int32)
     whole = postings(ids, lengths, 10, 1.2, 0.75)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rag_core.bm25.BLOCK", block)
+        patch.setattr("rag_core.bm25_counts.BLOCK", block)
         parts = postings(ids, lengths, 10, 1.2, 0.75)
     assert all(np.array_equal(whole[name], parts[name]) for name in whole)
     expected = [sorted({i for i, text in enumerate(texts) if term in text}) for term in range(10)]
