@@ -41,7 +41,7 @@ def wait_s(given: float | None = None) -> float:
     Raises:
         InvalidArgumentError: no number from 0.
     """
-    said = os.environ.get(WAIT, "").strip()
+    said = os.environ.get("RAG_RAY_WAIT_S", "").strip()
     try:
         found = given if given is not None else float(said) if said else WAIT_S
     except ValueError:
