@@ -77,7 +77,7 @@ def from_numbers(corpus: Corpus) -> BM25:
     renumbered = np.empty(len(order), np.int64)
     renumbered[order] = np.arange(len(order))
     arrays = postings(renumbered[corpus.ids], corpus.lengths, len(order), K1, B)
-    terms = PackedStrings.pack([corpus.words[number] for number in order])
+    terms = PackedStrings.pack([corpus.words[number] for number in order]).hashed()
     doc_ids = PackedStrings.pack(names(corpus)[::-1])
     counts = {"n_documents": len(corpus), "n_empty": 0, "n_terms": len(order)}
     return BM25(Analyser.raw(), K1, B, terms, doc_ids, arrays, counts, [{}] * len(corpus), "numpy")

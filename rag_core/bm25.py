@@ -113,7 +113,7 @@ class BM25:
         languages = [d.metadata.get("lang") for d in filled]
         analysed = analyser.analyse_many([d.indexed_text for d in filled], languages)
         order = sorted(range(len(analysed.terms)), key=lambda i: analysed.terms[i].encode())
-        terms = PackedStrings.pack([analysed.terms[i] for i in order])
+        terms = PackedStrings.pack([analysed.terms[i] for i in order]).hashed()
         renumbered = np.empty(len(order), np.int64)
         renumbered[order] = np.arange(len(order))
         arrays = postings(renumbered[analysed.ids], analysed.lengths, len(order), k1, b)

@@ -1,4 +1,10 @@
-"""Many strings in two arrays: opened by mapping, with nothing parsed, and searched by bisection."""
+"""Many strings in two arrays: opened by mapping, with nothing parsed, and searched by bisection or by hash.
+
+The hash table of strings that are searched for often is one more array. A string's place in it is the CRC-32
+of its bytes modulo the number of homes, or the next free place behind: a search ends where none is held.
+There are at least twice as many homes as strings, and as many places behind them as it takes for none to
+start again at the front.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +13,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,37 +27,57 @@ STEP = 8
 KEPT = 1 << 15
 #: Up to so many bytes, ASCII strings are kept as one text, whose slices cost half as much as decoding.
 WHOLE = 1 << 22
-#: Once 1 / TAKEN as many strings as so small a list has were taken, or 1 / SOUGHT as many searched for, all
-#: are kept as strings, or in a dictionary: making them costs about what was spent on those.
-TAKEN, SOUGHT = 8, 32
+#: Once 1 / TAKEN as many strings as so small a list has were taken, all are kept as strings: making them
+#: costs about what was spent on those.
+TAKEN = 8
+#: What a place of the hash table holds that holds no string.
+FREE = -1
 
 
 class PackedStrings:
-    """A list of strings as one UTF-8 blob (uint8) and its offsets (int64, one more than strings)."""
+    """A list of strings as one UTF-8 blob (uint8) and its offsets (int64, one more than strings).
+
+    ``places`` is the hash table (int32) that :meth:`hashed` makes, None without.
+    """
 
     __slots__ = (
-        "_blob", "_blob_view", "_found", "_offsets", "_offsets_view", "_places", "_signposts", "_sought",
-        "_strings", "_taken", "_text",
+        "_blob", "_blob_view", "_found", "_home_mask", "_offsets", "_offsets_view", "_places", "_places_view",
+        "_signposts", "_strings", "_taken", "_text",
     )  # fmt: skip
 
-    def __init__(self, blob: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
-        self._blob, self._offsets = blob, offsets
+    def __init__(
+        self, blob: NDArray[np.uint8], offsets: NDArray[np.int64], places: NDArray[np.int32] | None = None
+    ) -> None:
+        self._blob, self._offsets, self._places = blob, offsets, places
         # A memoryview answers one element several times faster than an array, mapped ones above all.
         self._blob_view, self._offsets_view = blob.data, offsets.data
         self._signposts: memoryview | None = None
         self._found: dict[str, int] = {}
         self._text: str | None = None
         self._strings: list[str] | None = None
-        self._places: dict[str, int] | None = None
-        self._taken = self._sought = 0
+        self._taken = 0
+        self._home_mask = homes(len(self)) - 1
+        self._places_view = None if places is None else places.data
 
     @classmethod
     def pack(cls, strings: Sequence[str]) -> PackedStrings:
         """Pack ``strings`` in the order given."""
         return cls(*packed([string.encode("utf-8", "surrogatepass") for string in strings]))
 
+    def hashed(self) -> PackedStrings:
+        """The same strings, which must be distinct, with a hash table: :meth:`find` is then fastest."""
+        ends = pairwise(self._offsets.tolist())
+        codes = np.fromiter((crc32(self._blob_view[start:stop]) for start, stop in ends), np.int64, len(self))
+        home = codes & self._home_mask
+        order = np.argsort(home, kind="stable")
+        along = np.arange(len(self))
+        taken = np.maximum.accumulate(home[order] - along) + along  # its home, or behind the one before it
+        places = np.full(max(self._home_mask + 1, int(taken.max(initial=-1)) + 1) + 1, FREE, np.int32)
+        places[taken] = order
+        return PackedStrings(self._blob, self._offsets, places)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return PackedStrings, (self._blob, self._offsets)
+        return PackedStrings, (self._blob, self._offsets, self._places)
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -86,22 +113,29 @@ class PackedStrings:
         return [str(blob[start:stop], "utf-8", "surrogatepass") for start, stop in spans]
 
     def find(self, string: str) -> int:
-        """The position of ``string``, or -1. The strings must have been packed in order of their bytes."""
-        places = self._places
-        if places is not None:
-            return places.get(string, -1)
+        """The position of ``string``, or -1.
+
+        Strings without a hash table must have been packed in the order of their bytes.
+        """
         position = self._found.get(string)
         if position is None:
-            self._sought += 1
-            if self._sought * SOUGHT > len(self) and len(self._blob_view) <= WHOLE:
-                self._places = dict(zip(self._all(), range(len(self))))
             if len(self._found) >= KEPT:
                 self._found.clear()
-            position = self._found[string] = self._find(string)
+            wanted = string.encode("utf-8", "surrogatepass")
+            seek = self._bisect if self._places_view is None else self._probe
+            position = self._found[string] = seek(wanted)
         return position
 
-    def _find(self, string: str) -> int:
-        wanted = string.encode("utf-8", "surrogatepass")
+    def _probe(self, wanted: bytes) -> int:
+        places, blob, offsets = self._places_view, self._blob_view, self._offsets_view
+        at = crc32(wanted) & self._home_mask
+        while (position := places[at]) != FREE:
+            if blob[offsets[position] : offsets[position + 1]].tobytes() == wanted:
+                return position
+            at += 1
+        return FREE
+
+    def _bisect(self, wanted: bytes) -> int:
         signposts = self._signposts
         if signposts is None:
             signposts = self._signposts = self._first_bytes(np.arange(0, len(self), STEP)).data
@@ -135,14 +169,33 @@ class PackedStrings:
         return numbers
 
     def save(self, folder: Path, name: str) -> None:
-        """Write ``name.blob.npy`` and ``name.offsets.npy``."""
+        """Write ``name.blob.npy``, ``name.offsets.npy`` and ``name.places.npy``, the hash table, if any."""
         write_array(folder / f"{name}.blob.npy", self._blob)
         write_array(folder / f"{name}.offsets.npy", self._offsets)
+        if self._places is not None:
+            write_array(folder / f"{name}.places.npy", self._places)
 
     @classmethod
     def open(cls, folder: Path, name: str) -> PackedStrings:
-        """Map what :meth:`save` wrote."""
-        return cls(map_array(folder / f"{name}.blob.npy"), map_array(folder / f"{name}.offsets.npy"))
+        """Map what :meth:`save` wrote.
+
+        Raises:
+            FileNotFoundError: a file is missing.
+            ValueError: a file is damaged.
+        """
+        blob, offsets = map_array(folder / f"{name}.blob.npy"), map_array(folder / f"{name}.offsets.npy")
+        try:
+            places = map_array(folder / f"{name}.places.npy")
+        except FileNotFoundError:
+            return cls(blob, offsets)
+        if places.dtype != np.int32 or len(places) <= homes(len(offsets) - 1) or places[-1] != FREE:
+            raise ValueError(f"{name}.places.npy: {len(places)} places for {len(offsets) - 1} strings")
+        return cls(blob, offsets, places)
+
+
+def homes(n_strings: int) -> int:
+    """Places of a hash table at which a search for one of ``n_strings`` starts; a power of two."""
+    return 1 << (2 * n_strings).bit_length()
 
 
 def packed(parts: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -170,8 +223,11 @@ def map_array(path: Path) -> NDArray[Any]:
     with path.open("rb") as stream:
         major, _ = np.lib.format.read_magic(stream)
         read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(stream)
-    if 0 in shape:  # an array without elements cannot be mapped
-        return np.zeros(shape, dtype)
-    # a plain view: slices of a memmap object cost microseconds more
-    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        shape, fortran, dtype = read(stream)
+        if dtype.hasobject:
+            raise ValueError(f"{path.name} holds Python objects")
+        if 0 in shape:  # an array without elements cannot be mapped
+            return np.zeros(shape, dtype)
+        order: Literal["F", "C"] = "F" if fortran else "C"
+        # a plain view: slices of a memmap object cost microseconds more
+        return np.asarray(np.memmap(stream, dtype, "r", stream.tell(), shape, order))
