@@ -122,12 +122,13 @@ class PackedStrings:
             if len(self._found) >= KEPT:
                 self._found.clear()
             wanted = string.encode("utf-8", "surrogatepass")
-            seek = self._bisect if self._places_view is None else self._probe
-            position = self._found[string] = seek(wanted)
+            places = self._places_view
+            position = self._bisect(wanted) if places is None else self._probe(places, wanted)
+            self._found[string] = position
         return position
 
-    def _probe(self, wanted: bytes) -> int:
-        places, blob, offsets = self._places_view, self._blob_view, self._offsets_view
+    def _probe(self, places: memoryview[int], wanted: bytes) -> int:
+        blob, offsets = self._blob_view, self._offsets_view
         at = crc32(wanted) & self._home_mask
         while (position := places[at]) != FREE:
             if blob[offsets[position] : offsets[position + 1]].tobytes() == wanted:
