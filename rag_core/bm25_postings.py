@@ -18,6 +18,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_core.packed import PackedStrings
+
 __all__ = ["ARRAYS", "NumpyScorer", "Postings", "Scorer", "largest_impacts"]
 
 #: A score short of the bar by less than this share may be a rounding error.
@@ -54,17 +56,18 @@ class Postings:
         rows: int32 ``(n_postings,)``, row numbers of documents.
         impacts: float32 ``(n_postings,)``, above 0.
         maxima: float32 ``(n_terms,)``, the largest impact of each term.
+        terms: the term of each number.
         n_rows: number of documents.
     """
 
-    def __init__(self, arrays: Mapping[str, Array], n_rows: int) -> None:
-        self.arrays, self.n_rows = {name: arrays[name] for name in ARRAYS}, n_rows
+    def __init__(self, arrays: Mapping[str, Array], terms: PackedStrings, n_rows: int) -> None:
+        self.arrays, self.terms, self.n_rows = {name: arrays[name] for name in ARRAYS}, terms, n_rows
         self.starts, self.rows, self.impacts, self.maxima = self.arrays.values()
         # A memoryview answers one element several times faster than an array, mapped ones above all.
         self.starts_view, self.maxima_view = self.starts.data, self.maxima.data
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Postings, (self.arrays, self.n_rows)
+        return Postings, (self.arrays, self.terms, self.n_rows)
 
     def rows_of(self, term: int) -> Array:
         """The rows of the documents that hold ``term``, ascending."""
@@ -77,11 +80,12 @@ class Scorer(Protocol):
     #: What computes, as a result records it.
     engine: str
 
-    def best(self, found: Sequence[tuple[int, int]], k: int, allowed: Array | None) -> tuple[Array, Array]:
+    def best(self, terms: Sequence[str], k: int, allowed: Array | None) -> tuple[Array, Array]:
         """The best ``k`` rows (int64) and their scores (float64): score descending, then row ascending.
 
         Args:
-            found: the query's terms that are indexed, each once, and how often each is asked for.
+            terms: the query's, as an analyser makes them: without a NUL, known or not; one that stands
+                twice counts twice.
             k: from 1.
             allowed: bool ``(n_rows,)``; None for all.
         """
@@ -102,8 +106,15 @@ class NumpyScorer:
     def __reduce__(self) -> tuple[Any, ...]:
         return NumpyScorer, (self.postings,)
 
-    def best(self, found: Sequence[tuple[int, int]], k: int, allowed: Array | None) -> tuple[Array, Array]:
+    def best(self, terms: Sequence[str], k: int, allowed: Array | None) -> tuple[Array, Array]:
         """As of :class:`Scorer`."""
+        counts: dict[int, int] = {}
+        for number in self.postings.terms.positions(terms):
+            counts[number] = counts.get(number, 0) + 1
+        counts.pop(-1, None)
+        return self._best(sorted(counts.items()), k, allowed)
+
+    def _best(self, found: Sequence[tuple[int, int]], k: int, allowed: Array | None) -> tuple[Array, Array]:
         if not found:
             return NOTHING
         try:

@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from zlib import crc32
 
 import numpy as np
@@ -37,12 +37,13 @@ FREE = -1
 class PackedStrings:
     """A list of strings as one UTF-8 blob (uint8) and its offsets (int64, one more than strings).
 
-    ``places`` is the hash table (int32) that :meth:`hashed` makes, None without.
+    ``places`` is the hash table (int32) that :meth:`hashed` makes, None without; ``home_mask`` the bits of a
+    hash that tell where in it the search starts.
     """
 
     __slots__ = (
-        "_blob", "_blob_view", "_found", "_home_mask", "_offsets", "_offsets_view", "_places", "_places_view",
-        "_signposts", "_strings", "_taken", "_text",
+        "_blob", "_blob_view", "_found", "_offsets", "_offsets_view", "_places", "_places_view",
+        "_signposts", "_strings", "_taken", "_text", "home_mask",
     )  # fmt: skip
 
     def __init__(
@@ -56,7 +57,7 @@ class PackedStrings:
         self._text: str | None = None
         self._strings: list[str] | None = None
         self._taken = 0
-        self._home_mask = homes(len(self)) - 1
+        self.home_mask = homes(len(self)) - 1
         self._places_view = None if places is None else places.data
 
     @classmethod
@@ -64,20 +65,28 @@ class PackedStrings:
         """Pack ``strings`` in the order given."""
         return cls(*packed([string.encode("utf-8", "surrogatepass") for string in strings]))
 
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """The blob, the offsets, and the hash table where there is one."""
+        held = (self._blob, self._offsets)
+        return held if self._places is None else (*held, self._places)
+
     def hashed(self) -> PackedStrings:
         """The same strings, which must be distinct, with a hash table: :meth:`find` is then fastest."""
+        if self._places is not None:
+            return self
         ends = pairwise(self._offsets.tolist())
         codes = np.fromiter((crc32(self._blob_view[start:stop]) for start, stop in ends), np.int64, len(self))
-        home = codes & self._home_mask
+        home = codes & self.home_mask
         order = np.argsort(home, kind="stable")
         along = np.arange(len(self))
         taken = np.maximum.accumulate(home[order] - along) + along  # its home, or behind the one before it
-        places = np.full(max(self._home_mask + 1, int(taken.max(initial=-1)) + 1) + 1, FREE, np.int32)
+        places = np.full(max(self.home_mask + 1, int(taken.max(initial=-1)) + 1) + 1, FREE, np.int32)
         places[taken] = order
         return PackedStrings(self._blob, self._offsets, places)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PackedStrings, (self._blob, self._offsets, self._places)
+        return PackedStrings, self.arrays
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -113,28 +122,37 @@ class PackedStrings:
         return [str(blob[start:stop], "utf-8", "surrogatepass") for start, stop in spans]
 
     def find(self, string: str) -> int:
-        """The position of ``string``, or -1.
+        """The position of ``string``, or -1; see :meth:`positions`."""
+        return self.positions((string,))[0]
 
-        Strings without a hash table must have been packed in the order of their bytes.
+    def positions(self, strings: Iterable[str]) -> list[int]:
+        """The position of each of ``strings``, -1 where there is none.
+
+        The strings held must be in the order of their bytes, or have a hash table.
         """
-        position = self._found.get(string)
-        if position is None:
-            if len(self._found) >= KEPT:
-                self._found.clear()
-            wanted = string.encode("utf-8", "surrogatepass")
-            places = self._places_view
-            position = self._bisect(wanted) if places is None else self._probe(places, wanted)
-            self._found[string] = position
-        return position
+        found, answers = self._found, list[int]()
+        seek = self._bisect if self._places_view is None else self._probe
+        for string in strings:
+            position = found.get(string)
+            if position is None:
+                if len(found) >= KEPT:
+                    found.clear()
+                position = found[string] = seek(string.encode("utf-8", "surrogatepass"))
+            answers.append(position)
+        return answers
 
-    def _probe(self, places: memoryview[int], wanted: bytes) -> int:
-        blob, offsets = self._blob_view, self._offsets_view
-        at = crc32(wanted) & self._home_mask
+    def _probe(self, wanted: bytes) -> int:
+        places, blob, offsets = (
+            cast("memoryview[int]", self._places_view),
+            self._blob_view,
+            self._offsets_view,
+        )
+        at = crc32(wanted) & self.home_mask
         while (position := places[at]) != FREE:
-            if blob[offsets[position] : offsets[position + 1]].tobytes() == wanted:
-                return position
+            if blob[offsets[position] : offsets[position + 1]] == wanted:
+                break
             at += 1
-        return FREE
+        return position
 
     def _bisect(self, wanted: bytes) -> int:
         signposts = self._signposts
