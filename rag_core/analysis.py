@@ -17,8 +17,9 @@ import math
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -143,7 +144,7 @@ class Analyser:
         folded = fold(text)
         found = words(folded)
         known = self._table(self._told(folded, found, language), as_query)
-        return [term for word in found for term in known[word]]
+        return [*chain.from_iterable(map(known.__getitem__, found))]
 
     def analyse_many(
         self, texts: Iterable[str], languages: Iterable[str | None] | None = None
@@ -195,14 +196,15 @@ class _WordTable(dict[str, tuple[str, ...]]):
         self._stop, self._stem, self._as_query = stop, stem, as_query
 
     def __missing__(self, word: str) -> tuple[str, ...]:
-        terms: list[str] = []
-        for run in _UNSPACED_RUN.findall(word) if not word.isascii() else (word,):
-            if not run.isascii() and _UNSPACED_START.match(run):
-                terms += _pairs(run, self._as_query)
-            elif run not in self._stop:
-                terms.append(self._stem(run) if self._stem else run)
-        self[word] = tuple(terms)
-        return self[word]
+        terms = self[word] = self._spaced(word) if word.isascii() else tuple(self._runs(word))
+        return terms
+
+    def _spaced(self, word: str) -> tuple[str, ...]:
+        return () if word in self._stop else (self._stem(word) if self._stem else word,)
+
+    def _runs(self, word: str) -> Iterator[str]:
+        for run in _UNSPACED_RUN.findall(word):
+            yield from _pairs(run, self._as_query) if _UNSPACED_START.match(run) else self._spaced(run)
 
 
 class _WordNumbers(dict[str, int]):

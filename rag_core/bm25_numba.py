@@ -20,6 +20,7 @@ from rag_core import bm25_kernel
 from rag_core.bm25_postings import NOTHING, Array, Postings
 from rag_core.errors import MissingExtraError
 from rag_core.folders import cache_folder
+from rag_core.packed_find import home_mask
 
 __all__ = ["NumbaScorer", "compiled"]
 
@@ -93,7 +94,7 @@ class NumbaScorer:
         # One signature, of arrays that are only read: those of a mapped index are.
         terms = postings.terms.hashed()
         self._arrays = tuple(_read_only(array) for array in (*postings.arrays.values(), *terms.arrays))
-        self._numbers = terms.home_mask, postings.n_rows
+        self._numbers = home_mask(len(terms)), postings.n_rows
         self._window = max(1, min(bm25_kernel.WINDOW, postings.n_rows))
         # What each thread that searches at the same time works in: taking and giving back are atomic.
         self._idle: list[tuple[Array, Array]] = []

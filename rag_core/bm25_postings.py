@@ -12,7 +12,6 @@ the impacts of a query spread over less than 2**28, which Lucene's idf keeps for
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,18 +23,19 @@ __all__ = ["ARRAYS", "NumpyScorer", "Postings", "Scorer", "largest_impacts"]
 
 #: A score short of the bar by less than this share may be a rounding error.
 SLACK = 1e-9
-#: Postings that must be left for it to pay to look whether they are needed.
-SKIP = 4096
+#: Up to so many postings are added up at once, and so many must be left for it to pay to look whether they
+#: are needed.
+FEW = 1 << 14
 #: The k-th best score is seldom above this share of the most that one term adds: no use looking earlier.
 LIKELY = 0.9
-#: Up to so many postings, rows that stand in several lists are told apart by their places in all of them.
-FEW = 2048
-PLACES = np.arange(float(FEW))
-PLACES.flags.writeable = False
+#: Seeking one document among postings costs about as much as reading this many of them.
+LOOK_UP = 16
+#: Of more entries, a sample tells first which are too low to be sorted out one by one.
+SAMPLED = 1 << 14
 ARRAYS = ("starts", "rows", "impacts", "maxima")
 Array = NDArray[Any]
-#: The most that it adds to a document, where its postings start and stop, how often it is asked for.
-Term = tuple[float, int, int, int]
+#: Where a term's postings start and stop, and how often it is asked for.
+Span = tuple[int, int, int]
 NOTHING = (np.zeros(0, np.int64), np.zeros(0))
 
 
@@ -109,95 +109,89 @@ class NumpyScorer:
     def best(self, terms: Sequence[str], k: int, allowed: Array | None) -> tuple[Array, Array]:
         """As of :class:`Scorer`."""
         counts: dict[int, int] = {}
-        for number in self.postings.terms.positions(terms):
+        for number in self.postings.terms.find_all(terms):
             counts[number] = counts.get(number, 0) + 1
         counts.pop(-1, None)
-        return self._best(sorted(counts.items()), k, allowed)
-
-    def _best(self, found: Sequence[tuple[int, int]], k: int, allowed: Array | None) -> tuple[Array, Array]:
-        if not found:
+        if not counts:
             return NOTHING
         try:
             sums = self._idle.pop()
         except IndexError:
             sums = np.zeros(self.postings.n_rows)
-        terms, left_bound, left = self._in_order(found)
-        if left <= FEW:
-            rows, scores = _once(sums, self._add(terms, allowed, sums)[0])
-            self._idle.append(sums)
-            return _cut(rows, scores, k)
-        lists: list[Array] = []
-        seen, added, at_least, worth = 0, 0, 0.0, LIKELY * terms[0][0]
-        for at, (bound, start, stop, _) in enumerate(terms, 1):
-            left_bound, left, seen = left_bound - bound, left - (stop - start), seen + (stop - start)
-            if at < len(terms) and (left < max(SKIP, seen) or left_bound > worth):
-                continue
-            joined, ends = self._add(terms[added:at], allowed, sums)
-            lists += [joined[start:stop] for start, stop in pairwise(ends)]
-            added = at
-            if at < len(terms):  # a row may stand in each list
-                at_least = _reached(np.concatenate([sums.take(rows) for rows in lists]), k * at)
-                if at_least > left_bound * (1 + SLACK):
-                    break
-        rows, scores = np.concatenate(lists), np.concatenate([_take(sums, rows) for rows in lists])
+        starts, found = self.postings.starts_view, sorted(counts.items())
+        spans = [(starts[term], starts[term + 1], count) for term, count in found]
+        if sum([stop - start for start, stop, _ in spans]) <= FEW:
+            rows = self._add(spans, allowed, sums)
+        else:
+            maxima = self.postings.maxima_view
+            bounds = [maxima[term] * count for term, count in found]
+            rows = self._add_what_counts(sorted(zip(bounds, spans), reverse=True), k, allowed, sums)
+        scores = sums.take(rows)
+        sums[rows] = 0.0
         self._idle.append(sums)
-        for term in terms[added:]:
-            near = (scores >= at_least * (1 - SLACK) - left_bound * (1 + SLACK)).nonzero()[0]
-            rows, scores = rows[near], scores[near]
-            self._look_up(term, rows, scores)
-            left_bound -= term[0]
         return _cut(rows, scores, k)
 
-    def _in_order(self, found: Sequence[tuple[int, int]]) -> tuple[list[Term], float, int]:
-        """Terms in descending order of the most they add, the sum of that, and the number of postings."""
-        starts, maxima = self.postings.starts_view, self.postings.maxima_view
-        terms: list[Term] = [(maxima[t] * count, starts[t], starts[t + 1], count) for t, count in found]
-        terms.sort(reverse=True)
-        n_postings = sum([stop - start for _, start, stop, _ in terms])
-        return terms, sum([bound for bound, _, _, _ in terms]), n_postings
+    def _add(self, spans: Sequence[Span], allowed: Array | None, sums: Array) -> NDArray[np.int64]:
+        """Add what the postings in ``spans`` give to ``sums``; the rows, list after list."""
+        rows, impacts = self.postings.rows, self.postings.impacts
+        lists = [rows[start:stop] for start, stop, _ in spans]
+        values = [
+            impacts[start:stop] if count == 1 else impacts[start:stop] * np.float64(count)
+            for start, stop, count in spans
+        ]
+        joined, given = np.concatenate(lists, dtype=np.int64), np.concatenate(values, dtype=np.float64)
+        if allowed is not None:
+            kept = allowed.take(joined).nonzero()[0]
+            joined, given = joined.take(kept), given.take(kept)
+        np.add.at(sums, joined, given)
+        return joined
 
-    def _add(
-        self, terms: Sequence[Term], allowed: Array | None, sums: Array
-    ) -> tuple[NDArray[np.int64], list[int]]:
-        """Add what ``terms`` give to ``sums``; the rows that they give to, and where those of each begin."""
-        lists, values, ends, end = [], [], [0], 0
-        for _, start, stop, count in terms:
-            rows, given = self.postings.rows[start:stop], self.postings.impacts[start:stop]
-            if allowed is not None:
-                kept = allowed[rows]
-                rows, given = rows[kept], given[kept]
-            end += len(rows)
-            ends.append(end)
-            lists.append(rows)
-            values.append(given if count == 1 else given * np.float64(count))
-        joined = np.concatenate(lists, dtype=np.int64)
-        np.add.at(sums, joined, np.concatenate(values, dtype=np.float64))
-        return joined, ends
+    def _add_what_counts(
+        self, terms: Sequence[tuple[float, Span]], k: int, allowed: Array | None, sums: Array
+    ) -> NDArray[np.int64]:
+        """Add up ``sums`` for all documents that can be among the best ``k``; their rows, some repeated.
 
-    def _look_up(self, term: Term, rows: Array, scores: Array) -> None:
-        """Add what ``term`` gives to ``rows``, which may be in any order, to ``scores``."""
-        _, start, stop, count = term
+        Args:
+            terms: the most that each adds, descending, and where its postings are.
+        """
+        left_bound, left = (
+            sum([bound for bound, _ in terms]),
+            sum([stop - start for _, (start, stop, _) in terms]),
+        )
+        lists: list[Array] = []
+        added, seen, worth = 0, 0, LIKELY * terms[0][0]
+        for at, (bound, (start, stop, _)) in enumerate(terms, 1):
+            left_bound, left, seen = left_bound - bound, left - (stop - start), seen + (stop - start)
+            if at < len(terms) and (left < max(FEW, seen) or left_bound > worth):
+                continue
+            lists.append(self._add([span for _, span in terms[added:at]], allowed, sums))
+            added = at
+            if at < len(terms):
+                rows = np.concatenate(lists)
+                scores = sums.take(rows)
+                bar = _reached(scores.copy(), k * at)  # a row may stand in each list
+                if bar > left_bound * (1 + SLACK):
+                    sums[rows] = 0.0
+                    near = (scores >= bar * (1 - SLACK) - left_bound * (1 + SLACK)).nonzero()[0]
+                    rows = rows.take(near)
+                    sums[rows] = scores.take(near)
+                    for _, span in terms[at:]:
+                        self._lift(span, rows, sums)
+                    return rows
+        return np.concatenate(lists)
+
+    def _lift(self, span: Span, rows: NDArray[np.int64], sums: Array) -> None:
+        """Add what the postings in ``span`` give to ``rows``, the only ones whose ``sums`` are above 0."""
+        start, stop, count = span
         listed = self.postings.rows[start:stop]
-        places = listed.searchsorted(rows.astype(np.int32))
-        places[places == listed.size] = 0
-        hit = (listed[places] == rows).nonzero()[0]
-        scores[hit] += self.postings.impacts[start:stop][places[hit]] * np.float64(count)
-
-
-def _take(sums: Array, rows: Array) -> Array:
-    """The sums of ``rows``, which are zero afterwards: a row of another list has its score once."""
-    taken = sums.take(rows)
-    sums[rows] = 0.0
-    return taken
-
-
-def _once(sums: Array, rows: Array) -> tuple[Array, Array]:
-    """``rows`` and their sums, which are zero afterwards; of a row's several places one has its score."""
-    scores, places = sums.take(rows), PLACES[: rows.size]
-    sums[rows] = places  # the last one stays
-    scores *= sums.take(rows) == places
-    sums[rows] = 0.0
-    return rows, scores
+        if rows.size * LOOK_UP < listed.size:
+            places = listed.searchsorted(rows.astype(np.int32))
+            places[places == listed.size] = 0
+            places = places[listed.take(places) == rows]
+        else:
+            places = sums.take(listed).nonzero()[0]
+        # a place that stands twice gives the same sum twice
+        sums[listed.take(places)] += self.postings.impacts[start:stop].take(places) * np.float64(count)
 
 
 def _reached(scores: Array, n: int) -> float:
@@ -209,13 +203,25 @@ def _reached(scores: Array, n: int) -> float:
 
 
 def _cut(rows: Array, scores: Array, k: int) -> tuple[Array, Array]:
-    """The best ``k`` of ``rows``, ordered; a row may stand more than once, with a score above 0 once."""
-    # The rarest terms' documents come first, and the best are mostly among them: their bar is nearly the bar.
-    for head in (4 * k, None):
-        if scores.size > 4 * k:
-            near = (scores >= _reached(scores[:head].copy(), k)).nonzero()[0]
-            rows, scores = rows.take(near), scores.take(near)
-    order = np.lexsort((rows, -scores))[:k]
-    rows, scores = rows[order], scores[order]
-    hits = int(np.count_nonzero(scores))
-    return rows[:hits], scores[:hits]
+    """The best ``k`` of ``rows``, ordered; a row may stand several times, each time with its one score."""
+    if not rows.size:
+        return NOTHING
+    wanted = 2 * k
+    while True:  # the best entries, twice as many each time, until they hold k rows
+        near_rows, near = rows, scores
+        if near.size > SAMPLED:
+            at = (near >= _reached(near[:SAMPLED].copy(), wanted)).nonzero()[0]
+            near_rows, near = near_rows.take(at), near.take(at)
+        if near.size > wanted:
+            at = (near >= _reached(near.copy(), wanted)).nonzero()[0]
+            near_rows, near = near_rows.take(at), near.take(at)
+        order = np.lexsort((near_rows, -near))
+        near_rows = near_rows.take(order)
+        ends = (near_rows[1:] != near_rows[:-1]).nonzero()[0]  # the last entry of each row but the last row
+        if near.size == rows.size:
+            ends = np.append(ends, near.size - 1)
+        if ends.size >= k or near.size == rows.size:
+            break
+        wanted *= 2
+    best = ends[:k]
+    return near_rows.take(best), near.take(order.take(best))

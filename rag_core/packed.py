@@ -1,50 +1,44 @@
-"""Many strings in two arrays: opened by mapping, with nothing parsed, and searched by bisection or by hash.
-
-The hash table of strings that are searched for often is one more array. A string's place in it is the CRC-32
-of its bytes modulo the number of homes, or the next free place behind: a search ends where none is held.
-There are at least twice as many homes as strings, and as many places behind them as it takes for none to
-start again at the front.
-"""
+"""Many strings in two arrays: opened by mapping, with nothing parsed; :mod:`.packed_find` searches them."""
 
 from __future__ import annotations
 
 import os
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, cast
-from zlib import crc32
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_core.packed_find import FREE, ByBisection, ByHash, Positions, hash_table, home_mask
+
 __all__ = ["PackedStrings", "map_array", "packed", "write_array"]
 
-#: Strings from one signpost of :meth:`PackedStrings.find` to the next.
-STEP = 8
-#: Answers of :meth:`PackedStrings.find` kept: the words of queries come again.
-KEPT = 1 << 15
 #: Up to so many bytes, ASCII strings are kept as one text, whose slices cost half as much as decoding.
 WHOLE = 1 << 22
 #: Once 1 / TAKEN as many strings as so small a list has were taken, all are kept as strings: making them
 #: costs about what was spent on those.
 TAKEN = 8
-#: What a place of the hash table holds that holds no string.
-FREE = -1
 
 
 class PackedStrings:
     """A list of strings as one UTF-8 blob (uint8) and its offsets (int64, one more than strings).
 
-    ``places`` is the hash table (int32) that :meth:`hashed` makes, None without; ``home_mask`` the bits of a
-    hash that tell where in it the search starts.
+    ``places`` is the hash table (int32) that :meth:`hashed` makes, None without.
     """
 
     __slots__ = (
-        "_blob", "_blob_view", "_found", "_offsets", "_offsets_view", "_places", "_places_view",
-        "_signposts", "_strings", "_taken", "_text", "home_mask",
-    )  # fmt: skip
+        "_blob",
+        "_blob_view",
+        "_offsets",
+        "_offsets_view",
+        "_places",
+        "_positions",
+        "_strings",
+        "_taken",
+        "_text",
+    )
 
     def __init__(
         self, blob: NDArray[np.uint8], offsets: NDArray[np.int64], places: NDArray[np.int32] | None = None
@@ -52,13 +46,12 @@ class PackedStrings:
         self._blob, self._offsets, self._places = blob, offsets, places
         # A memoryview answers one element several times faster than an array, mapped ones above all.
         self._blob_view, self._offsets_view = blob.data, offsets.data
-        self._signposts: memoryview | None = None
-        self._found: dict[str, int] = {}
+        self._positions: Positions = (
+            ByBisection(blob, offsets) if places is None else ByHash(blob, offsets, places)
+        )
         self._text: str | None = None
         self._strings: list[str] | None = None
         self._taken = 0
-        self.home_mask = homes(len(self)) - 1
-        self._places_view = None if places is None else places.data
 
     @classmethod
     def pack(cls, strings: Sequence[str]) -> PackedStrings:
@@ -75,15 +68,7 @@ class PackedStrings:
         """The same strings, which must be distinct, with a hash table: :meth:`find` is then fastest."""
         if self._places is not None:
             return self
-        ends = pairwise(self._offsets.tolist())
-        codes = np.fromiter((crc32(self._blob_view[start:stop]) for start, stop in ends), np.int64, len(self))
-        home = codes & self.home_mask
-        order = np.argsort(home, kind="stable")
-        along = np.arange(len(self))
-        taken = np.maximum.accumulate(home[order] - along) + along  # its home, or behind the one before it
-        places = np.full(max(self.home_mask + 1, int(taken.max(initial=-1)) + 1) + 1, FREE, np.int32)
-        places[taken] = order
-        return PackedStrings(self._blob, self._offsets, places)
+        return PackedStrings(self._blob, self._offsets, hash_table(self._blob, self._offsets))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PackedStrings, self.arrays
@@ -122,70 +107,15 @@ class PackedStrings:
         return [str(blob[start:stop], "utf-8", "surrogatepass") for start, stop in spans]
 
     def find(self, string: str) -> int:
-        """The position of ``string``, or -1; see :meth:`positions`."""
-        return self.positions((string,))[0]
+        """The position of ``string``, or -1.
 
-    def positions(self, strings: Iterable[str]) -> list[int]:
-        """The position of each of ``strings``, -1 where there is none.
-
-        The strings held must be in the order of their bytes, or have a hash table.
+        The strings held must have a hash table, or be in the order of their bytes.
         """
-        found, answers = self._found, list[int]()
-        seek = self._bisect if self._places_view is None else self._probe
-        for string in strings:
-            position = found.get(string)
-            if position is None:
-                if len(found) >= KEPT:
-                    found.clear()
-                position = found[string] = seek(string.encode("utf-8", "surrogatepass"))
-            answers.append(position)
-        return answers
+        return self._positions[string]
 
-    def _probe(self, wanted: bytes) -> int:
-        places, blob, offsets = (
-            cast("memoryview[int]", self._places_view),
-            self._blob_view,
-            self._offsets_view,
-        )
-        at = crc32(wanted) & self.home_mask
-        while (position := places[at]) != FREE:
-            if blob[offsets[position] : offsets[position + 1]] == wanted:
-                break
-            at += 1
-        return position
-
-    def _bisect(self, wanted: bytes) -> int:
-        signposts = self._signposts
-        if signposts is None:
-            signposts = self._signposts = self._first_bytes(np.arange(0, len(self), STEP)).data
-        prefix = int.from_bytes(wanted[:8].ljust(8, b"\0"), "big")
-        # All strings up to the signpost before `low` come before `wanted`, those from `high` on behind it.
-        post = bisect_left(signposts, prefix)
-        low, end = max(0, post - 1) * STEP, post
-        if post < len(signposts) and signposts[post] == prefix:
-            end = bisect_right(signposts, prefix, post)
-        high = min(len(self), end * STEP)
-        blob, offsets = self._blob_view, self._offsets_view
-        while low < high:
-            middle = (low + high) // 2
-            found = blob[offsets[middle] : offsets[middle + 1]].tobytes()
-            if found == wanted:
-                return middle
-            if found < wanted:
-                low = middle + 1
-            else:
-                high = middle
-        return -1
-
-    def _first_bytes(self, indices: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """The first eight bytes of each string as one number, a shorter one filled up with zeros."""
-        starts, stops = self._offsets[indices], self._offsets[indices + 1]
-        numbers = np.zeros(len(indices), np.uint64)
-        for at in range(8):
-            numbers <<= np.uint64(8)
-            held = np.flatnonzero(starts + at < stops)
-            numbers[held] |= self._blob[starts[held] + at]
-        return numbers
+    def find_all(self, strings: Iterable[str]) -> list[int]:
+        """:meth:`find` for each of ``strings``."""
+        return [*map(self._positions.__getitem__, strings)]
 
     def save(self, folder: Path, name: str) -> None:
         """Write ``name.blob.npy``, ``name.offsets.npy`` and ``name.places.npy``, the hash table, if any."""
@@ -207,14 +137,9 @@ class PackedStrings:
             places = map_array(folder / f"{name}.places.npy")
         except FileNotFoundError:
             return cls(blob, offsets)
-        if places.dtype != np.int32 or len(places) <= homes(len(offsets) - 1) or places[-1] != FREE:
+        if places.dtype != np.int32 or len(places) < home_mask(len(offsets) - 1) + 2 or places[-1] != FREE:
             raise ValueError(f"{name}.places.npy: {len(places)} places for {len(offsets) - 1} strings")
         return cls(blob, offsets, places)
-
-
-def homes(n_strings: int) -> int:
-    """Places of a hash table at which a search for one of ``n_strings`` starts; a power of two."""
-    return 1 << (2 * n_strings).bit_length()
 
 
 def packed(parts: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

@@ -20,6 +20,7 @@ from rag_core.bm25_kernel import HELPERS, best_documents, by_bound, first_from, 
 from rag_core.bm25_numba import NumbaScorer
 from rag_core.bm25_postings import NumpyScorer, Postings, Scorer, largest_impacts
 from rag_core.packed import PackedStrings
+from rag_core.packed_find import home_mask
 
 Mask = NDArray[np.bool_] | None
 
@@ -77,23 +78,27 @@ def cases(draw: st.DrawFn) -> tuple[Postings, list[tuple[int, int]], int, Mask]:
 
 @SCORERS
 @given(
-    case=cases(), skip=st.sampled_from([0, 5, 4096]), window=st.sampled_from([1, 7, 16, 999]), data=st.data()
+    case=cases(),
+    few=st.sampled_from([0, 5, bm25_postings.FEW]),
+    window=st.sampled_from([1, 7, 16, 999]),
+    data=st.data(),
 )
 @settings(max_examples=200, deadline=None)
 def test_the_best_are_those_of_sums_by_hand(
     scorer: Make,
     case: tuple[Postings, list[tuple[int, int]], int, Mask],
-    skip: int,
+    few: int,
     window: int,
     data: st.DataObject,
 ) -> None:
     postings, found, k, allowed = case
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bm25_postings, "SKIP", skip)
-        patch.setattr(bm25_postings, "FEW", data.draw(st.sampled_from([0, 9, bm25_postings.FEW])))
+        patch.setattr(bm25_postings, "FEW", few)
+        patch.setattr(bm25_postings, "SAMPLED", data.draw(st.sampled_from([0, 1, 9, bm25_postings.SAMPLED])))
         patch.setattr(bm25_postings, "LIKELY", data.draw(st.sampled_from([0.0, 0.9, 1e9])))
         patch.setattr(bm25_kernel, "WINDOW", window)
-        patch.setattr(bm25_kernel, "LOOK_UP", data.draw(st.sampled_from([0, 1, 1000])))
+        for module in (bm25_postings, bm25_kernel):
+            patch.setattr(module, "LOOK_UP", data.draw(st.sampled_from([0, 1, 1000])))
         engine = scorer(postings)
         asked = data.draw(st.permutations(words(found)))
         for _ in range(2):  # what the first query left behind
@@ -126,9 +131,9 @@ def test_numpy_does_not_read_what_can_win_nothing(monkeypatch: pytest.MonkeyPatc
     scorer, added = NumpyScorer(postings), []
     real = scorer._add
 
-    def add(terms: list[bm25_postings.Term], allowed: Mask, sums: NDArray[np.float64]) -> object:
-        added.extend(stop - start for _, start, stop, _ in terms)
-        return real(terms, allowed, sums)
+    def add(spans: list[bm25_postings.Span], allowed: Mask, sums: NDArray[np.float64]) -> object:
+        added.extend(stop - start for start, stop, _ in spans)
+        return real(spans, allowed, sums)
 
     monkeypatch.setattr(scorer, "_add", add)
     scorer.best(["t0", "t1", "t2"], 10, None)
@@ -187,7 +192,7 @@ def test_the_words_of_a_query_are_found_and_counted(query: list[str], strings: s
     terms = PackedStrings.pack([*strings]).hashed()
     counted = Counter(number for word in query if (number := terms.find(word)) >= 0)
     given_words = np.frombuffer("\0".join(query).encode(), np.uint8)
-    numbers, counts = found_terms(given_words, *terms.arrays, terms.home_mask)
+    numbers, counts = found_terms(given_words, *terms.arrays, home_mask(len(terms)))
     if not query and "" in strings:  # no words are one that is empty
         counted[terms.find("")] = 1
     assert dict(zip(numbers.tolist(), counts.tolist())) == counted

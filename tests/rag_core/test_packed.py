@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pickle
-import zlib
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def test_find_agrees_with_a_list(strings: set[str], other: str) -> None:
 def test_find_by_hash_needs_no_order_and_survives_clashes(strings: set[str], other: str, bits: int) -> None:
     """``bits`` of the hash are used: with few, most strings are behind the place where they belong."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rag_core.packed.crc32", lambda data: zlib.crc32(data) & bits)
+        patch.setattr("rag_core.packed_find.crc32", lambda data: crc32(data) & bits)
         packed = PackedStrings.pack([*strings]).hashed()
         for string in {*strings, other}:
             assert packed.find(string) == ([*strings].index(string) if string in strings else -1)
@@ -49,10 +49,10 @@ def test_find_among_long_shared_beginnings(other: str, data: st.DataObject) -> N
 
 
 def test_answers_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rag_core.packed.KEPT", 3)
+    monkeypatch.setattr("rag_core.packed_find.KEPT", 3)
     packed = PackedStrings.pack(["a", "b"])
     assert [packed.find(word) for word in "abcdab"] == [0, 1, -1, -1, 0, 1]
-    assert len(packed._found) <= 3
+    assert len(packed._positions) <= 3
 
 
 @pytest.mark.parametrize("whole", [0, 1 << 22])
