@@ -50,7 +50,7 @@ class PackedStrings:
             ByBisection(blob, offsets) if places is None else ByHash(blob, offsets, places)
         )
         self._text: str | None = None
-        self._strings: list[str] | None = None
+        self._strings: NDArray[np.object_] | None = None
         self._taken = 0
 
     @classmethod
@@ -85,10 +85,10 @@ class PackedStrings:
     def take(self, indices: NDArray[np.integer[Any]]) -> list[str]:
         """The strings at ``indices``, in their order."""
         if self._strings is not None:
-            return [*map(self._strings.__getitem__, indices.tolist())]
+            return self._strings.take(indices).tolist()  # type: ignore[no-any-return]
         self._taken += len(indices)
         if self._taken * TAKEN > len(self) and len(self._blob_view) <= WHOLE:
-            self._strings = self._all()
+            self._strings = np.array(self._all(), object)
         spans = zip(self._offsets[indices].tolist(), self._offsets[indices + 1].tolist())
         return self._cut_out(spans)
 

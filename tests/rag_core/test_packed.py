@@ -111,7 +111,8 @@ def test_answers_stay_the_same_once_all_strings_are_kept(strings: list[str]) -> 
     for _ in range(2):
         assert [packed.find(string) for string in asked] == wanted
         assert packed.take(np.array([2, 0, 2])) == [strings[2], strings[0], strings[2]]
-    assert packed._strings == strings
+    assert packed._strings is not None
+    assert packed._strings.tolist() == strings
     assert packed.take(np.array([], np.int64)) == []
 
 
