@@ -102,7 +102,7 @@ def with_bm25s(corpus: Corpus, folder: Path) -> Iterator[Engine]:
     """Its public ``retrieve`` by numpy and by numba, and its scores alone, which rank nothing."""
     import bm25s
 
-    ids = names(corpus)
+    ids = np.array(names(corpus), object)  # which answers an array of numbers faster than a list
     tokenised = bm25s.tokenization.Tokenized(
         ids=np.split(corpus.ids, np.cumsum(corpus.lengths)[:-1]),
         vocab={word: i for i, word in enumerate(corpus.words)},
@@ -121,7 +121,7 @@ def with_bm25s(corpus: Corpus, folder: Path) -> Iterator[Engine]:
 
         def ask(text: str, engine: Any = engine) -> Any:
             found = engine.retrieve([text.split()], k=TOP, show_progress=False, n_threads=0)
-            return [ids[number] for number in found.documents[0].tolist()]
+            return ids.take(found.documents[0]).tolist()
 
         yield Engine(f"bm25s, {backend}", ask, build_s, open_s=open_s, start_s=start_s)
         if backend == "numpy":
