@@ -196,15 +196,21 @@ class _WordTable(dict[str, tuple[str, ...]]):
         self._stop, self._stem, self._as_query = stop, stem, as_query
 
     def __missing__(self, word: str) -> tuple[str, ...]:
-        terms = self[word] = self._spaced(word) if word.isascii() else tuple(self._runs(word))
+        if not word.isascii():
+            terms = tuple(self._runs(word))
+        elif word in self._stop:
+            terms = ()
+        else:
+            terms = (self._stem(word) if self._stem else word,)
+        self[word] = terms
         return terms
-
-    def _spaced(self, word: str) -> tuple[str, ...]:
-        return () if word in self._stop else (self._stem(word) if self._stem else word,)
 
     def _runs(self, word: str) -> Iterator[str]:
         for run in _UNSPACED_RUN.findall(word):
-            yield from _pairs(run, self._as_query) if _UNSPACED_START.match(run) else self._spaced(run)
+            if _UNSPACED_START.match(run):
+                yield from _pairs(run, self._as_query)
+            elif run not in self._stop:
+                yield self._stem(run) if self._stem else run
 
 
 class _WordNumbers(dict[str, int]):

@@ -206,24 +206,26 @@ def _best_of(rows: NDArray[np.int64], sums: Array, k: int) -> tuple[Array, Array
     """The best ``k`` of ``rows``, of which some stand several times, by their ``sums``; ordered."""
     scores, wanted = sums.take(rows), 2 * k
     while True:  # the best entries, twice as many each time, until they hold k rows
-        near, near_scores = rows, scores
-        if near.size > SAMPLED:
-            at = (near_scores >= _reached(near_scores[:SAMPLED].copy(), wanted)).nonzero()[0]
-            near, near_scores = near.take(at), near_scores.take(at)
-        if near.size > wanted:
-            near = near.take((near_scores >= _reached(near_scores.copy(), wanted)).nonzero()[0])
-        everything, near = near.size == rows.size, _distinct(near)
-        if near.size >= k or everything:
+        bar = _reached(scores[:SAMPLED].copy(), wanted)
+        near = scores >= bar
+        found = rows.compress(near)
+        if rows.size > SAMPLED:
+            left = scores.compress(near)
+            bar = _reached(left.copy(), wanted)
+            found = found.compress(left >= bar)
+        found = _distinct(found)
+        if found.size >= k or not bar:
             break
         wanted *= 2
-    scores = sums.take(near)
+    scores = sums.take(found)
     order = (-scores).argsort(kind="stable")[:k]  # the rows ascend: so they do where scores are equal
-    return near.take(order), scores.take(order)
+    return found.take(order), scores.take(order)
 
 
 def _distinct(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """``rows``, each once, ascending: numpy's ``unique`` in half the time where they are few."""
-    rows = np.sort(rows)
-    is_last = np.ones(rows.size, bool)
-    np.not_equal(rows[1:], rows[:-1], out=is_last[:-1])
-    return rows[is_last]
+    """``rows``, each once, ascending; they are sorted. ``np.unique`` takes longer where they are few."""
+    rows.sort()
+    is_last = np.empty(rows.size, bool)
+    is_last[-1:] = True
+    np.not_equal(rows[1:], rows[:-1], is_last[:-1])
+    return rows.compress(is_last)

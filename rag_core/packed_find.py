@@ -7,7 +7,6 @@ places behind them as it takes for none to start again at the front.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import Any
@@ -45,7 +44,7 @@ def hash_table(blob: Blob, offsets: Offsets) -> NDArray[np.int32]:
     return places
 
 
-class Positions(dict[str, int], ABC):
+class Positions(dict[str, int]):
     """String -> its position, -1 where there is none: worked out when first asked for, and kept."""
 
     def __init__(self, blob: Blob, offsets: Offsets) -> None:
@@ -53,14 +52,11 @@ class Positions(dict[str, int], ABC):
         # A memoryview answers one element several times faster than an array, mapped ones above all.
         self._blob, self._offsets = blob.data, offsets.data
 
-    def __missing__(self, string: str) -> int:
+    def _keep(self, string: str, position: int) -> int:
         if len(self) >= KEPT:
             self.clear()
-        position = self[string] = self._seek(string.encode("utf-8", "surrogatepass"))
+        self[string] = position
         return position
-
-    @abstractmethod
-    def _seek(self, wanted: bytes) -> int: ...
 
 
 class ByHash(Positions):
@@ -70,12 +66,13 @@ class ByHash(Positions):
         super().__init__(blob, offsets)
         self._places, self._mask = places.data, home_mask(len(offsets) - 1)
 
-    def _seek(self, wanted: bytes) -> int:
+    def __missing__(self, string: str) -> int:
+        wanted = string.encode("utf-8", "surrogatepass")
         places, blob, offsets = self._places, self._blob, self._offsets
         at = crc32(wanted) & self._mask
         while (position := places[at]) != FREE and blob[offsets[position] : offsets[position + 1]] != wanted:
             at += 1
-        return position
+        return self._keep(string, position)
 
 
 class ByBisection(Positions):
@@ -85,6 +82,9 @@ class ByBisection(Positions):
         super().__init__(blob, offsets)
         self._arrays = blob, offsets
         self._signposts: memoryview[Any] | None = None
+
+    def __missing__(self, string: str) -> int:
+        return self._keep(string, self._seek(string.encode("utf-8", "surrogatepass")))
 
     def _seek(self, wanted: bytes) -> int:
         n, signposts = len(self._offsets) - 1, self._signposts
