@@ -92,6 +92,7 @@ class Analyser:
     def __init__(self, languages: Sequence[str] = (), *, stem: bool = True, stop: bool = True) -> None:
         self.languages = tuple(dict.fromkeys(languages))
         self.stem, self.stop = stem, stop
+        self._as_they_are = not (stem or stop)  # are words; those without blanks between aside
         self._known: dict[tuple[str, bool], dict[str, tuple[str, ...]]] = {}
 
     @classmethod
@@ -143,6 +144,8 @@ class Analyser:
         """
         folded = fold(text)
         found = words(folded)
+        if self._as_they_are and folded.isascii():
+            return found
         known = self._table(self._told(folded, found, language), as_query)
         return [*chain.from_iterable(map(known.__getitem__, found))]
 

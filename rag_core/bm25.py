@@ -170,7 +170,7 @@ class BM25:
             ranking: as :meth:`search` found it, with the same ``where``.
         """
         terms = set(self.analyser.analyse(query.text, query.metadata.get("lang"), as_query=True))
-        numbers = sorted(self._terms.find_all(terms))
+        numbers = sorted(map(self._terms.find, terms))
         tops = [self._row(doc_id) for doc_id in ranking.doc_ids[:COVERING]]
         held, mass = [0.0] * len(tops), 0.0
         for number in numbers:

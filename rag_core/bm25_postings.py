@@ -34,8 +34,10 @@ LOOK_UP = 16
 SAMPLED = 1 << 14
 ARRAYS = ("starts", "rows", "impacts", "maxima")
 Array = NDArray[Any]
-#: Where a term's postings start and stop, and how often it is asked for.
-Span = tuple[int, int, int]
+#: Terms whose place is kept: the words of queries come again.
+KEPT = 1 << 15
+#: Where a term's postings start and stop, the most that it adds to a document, how often it is asked for.
+Span = tuple[int, int, float, int]
 NOTHING = (np.zeros(0, np.int64), np.zeros(0))
 
 
@@ -69,6 +71,13 @@ class Postings:
     def __reduce__(self) -> tuple[Any, ...]:
         return Postings, (self.arrays, self.terms, self.n_rows)
 
+    def list_of(self, term: str) -> tuple[int, int, float]:
+        """Where the postings of ``term`` start and stop, and its largest impact; zeros if there are none."""
+        number = self.terms.find(term)
+        if number < 0:
+            return 0, 0, 0.0
+        return self.starts_view[number], self.starts_view[number + 1], self.maxima_view[number]
+
     def rows_of(self, term: int) -> Array:
         """The rows of the documents that hold ``term``, ascending."""
         return self.rows[self.starts_view[term] : self.starts_view[term + 1]]
@@ -92,6 +101,20 @@ class Scorer(Protocol):
         ...
 
 
+class _Lists(dict[str, tuple[int, int, float]]):
+    """Term -> where its postings start and stop, the most that it adds; looked up when first asked for."""
+
+    def __init__(self, postings: Postings) -> None:
+        super().__init__()
+        self._postings = postings
+
+    def __missing__(self, term: str) -> tuple[int, int, float]:
+        if len(self) >= KEPT:
+            self.clear()
+        self[term] = found = self._postings.list_of(term)
+        return found
+
+
 class NumpyScorer:
     """Scores added up in one array as long as the corpus; a query touches the rows of its postings only."""
 
@@ -99,6 +122,7 @@ class NumpyScorer:
 
     def __init__(self, postings: Postings) -> None:
         self.postings = postings
+        self._lists = _Lists(postings)
         # Arrays of zeros, one for each thread that searches at the same time: taking and giving back are
         # atomic. One that an interrupted query may have left unclean is not given back.
         self._idle: list[Array] = []
@@ -108,24 +132,22 @@ class NumpyScorer:
 
     def best(self, terms: Sequence[str], k: int, allowed: Array | None) -> tuple[Array, Array]:
         """As of :class:`Scorer`."""
-        counts: dict[int, int] = {}
-        for number in self.postings.terms.find_all(terms):
-            counts[number] = counts.get(number, 0) + 1
-        counts.pop(-1, None)
-        if not counts:
+        if not terms:
             return NOTHING
+        counts: dict[str, int] = {}
+        for term in terms:
+            counts[term] = counts.get(term, 0) + 1
+        lists = self._lists
+        spans = [(*lists[term], count) for term, count in counts.items()]
+        spans.sort()  # the order of the query's words must not change the last bit of a sum
         try:
             sums = self._idle.pop()
         except IndexError:
             sums = np.zeros(self.postings.n_rows)
-        starts, asked = self.postings.starts_view, sorted(counts.items())
-        spans = [(starts[term], starts[term + 1], count) for term, count in asked]
-        if sum([stop - start for start, stop, _ in spans]) <= FEW:
+        if sum([stop - start for start, stop, _, _ in spans]) <= FEW:
             rows = self._add(spans, allowed, sums)
         else:
-            maxima = self.postings.maxima_view
-            bounds = [maxima[term] * count for term, count in asked]
-            rows = self._add_what_counts(sorted(zip(bounds, spans), reverse=True), k, allowed, sums)
+            rows = self._add_what_counts(spans, k, allowed, sums)
         found = _best_of(rows, sums, k)
         sums[rows] = 0.0
         self._idle.append(sums)
@@ -134,10 +156,10 @@ class NumpyScorer:
     def _add(self, spans: Sequence[Span], allowed: Array | None, sums: Array) -> NDArray[np.int64]:
         """Add what the postings in ``spans`` give to ``sums``; the rows, list after list."""
         rows, impacts = self.postings.rows, self.postings.impacts
-        lists = [rows[start:stop] for start, stop, _ in spans]
+        lists = [rows[start:stop] for start, stop, _, _ in spans]
         values = [
             impacts[start:stop] if count == 1 else impacts[start:stop] * np.float64(count)
-            for start, stop, count in spans
+            for start, stop, _, count in spans
         ]
         joined, given = np.concatenate(lists, dtype=np.int64), np.concatenate(values, dtype=np.float64)
         if allowed is not None:
@@ -147,20 +169,14 @@ class NumpyScorer:
         return joined
 
     def _add_what_counts(
-        self, terms: Sequence[tuple[float, Span]], k: int, allowed: Array | None, sums: Array
+        self, spans: Sequence[Span], k: int, allowed: Array | None, sums: Array
     ) -> NDArray[np.int64]:
-        """Add up ``sums`` for all documents that can be among the best ``k``; their rows, some repeated.
-
-        Args:
-            terms: the most that each adds, descending, and where its postings are.
-        """
-        left_bound, left = (
-            sum([bound for bound, _ in terms]),
-            sum([stop - start for _, (start, stop, _) in terms]),
-        )
+        """Add up ``sums`` for all documents that can be among the best ``k``; their rows, some repeated."""
+        terms = sorted([(span[2] * span[3], span) for span in spans], reverse=True)
         lists: list[Array] = []
         added, seen, worth = 0, 0, LIKELY * terms[0][0]
-        for at, (bound, (start, stop, _)) in enumerate(terms, 1):
+        left_bound, left = sum([bound for bound, _ in terms]), sum([span[1] - span[0] for span in spans])
+        for at, (bound, (start, stop, _, _)) in enumerate(terms, 1):
             left_bound, left, seen = left_bound - bound, left - (stop - start), seen + (stop - start)
             if at < len(terms) and (left < max(FEW, seen) or left_bound > worth):
                 continue
@@ -172,9 +188,9 @@ class NumpyScorer:
                 bar = _reached(scores.copy(), k * at)  # a row may stand in each list
                 if bar > left_bound * (1 + SLACK):
                     sums[rows] = 0.0
-                    near = (scores >= bar * (1 - SLACK) - left_bound * (1 + SLACK)).nonzero()[0]
-                    rows = rows.take(near)
-                    sums[rows] = scores.take(near)
+                    near = scores >= bar * (1 - SLACK) - left_bound * (1 + SLACK)
+                    rows = rows.compress(near)
+                    sums[rows] = scores.compress(near)
                     for _, span in terms[at:]:
                         self._lift(span, rows, sums)
                     return rows
@@ -182,7 +198,7 @@ class NumpyScorer:
 
     def _lift(self, span: Span, rows: NDArray[np.int64], sums: Array) -> None:
         """Add what the postings in ``span`` give to ``rows``, the only ones whose ``sums`` are above 0."""
-        start, stop, count = span
+        start, stop, _, count = span
         listed = self.postings.rows[start:stop]
         if rows.size * LOOK_UP < listed.size:
             places = listed.searchsorted(rows.astype(np.int32))

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_core.packed_find import FREE, ByBisection, ByHash, Positions, hash_table, home_mask
+from rag_core.packed_find import FREE, ByBisection, ByHash, hash_table, home_mask
 
 __all__ = ["PackedStrings", "map_array", "packed", "write_array"]
 
@@ -29,16 +29,9 @@ class PackedStrings:
     """
 
     __slots__ = (
-        "_blob",
-        "_blob_view",
-        "_offsets",
-        "_offsets_view",
-        "_places",
-        "_positions",
-        "_strings",
-        "_taken",
+        "_blob", "_blob_view", "_finder", "_offsets", "_offsets_view", "_places", "_strings", "_taken",
         "_text",
-    )
+    )  # fmt: skip
 
     def __init__(
         self, blob: NDArray[np.uint8], offsets: NDArray[np.int64], places: NDArray[np.int32] | None = None
@@ -46,9 +39,7 @@ class PackedStrings:
         self._blob, self._offsets, self._places = blob, offsets, places
         # A memoryview answers one element several times faster than an array, mapped ones above all.
         self._blob_view, self._offsets_view = blob.data, offsets.data
-        self._positions: Positions = (
-            ByBisection(blob, offsets) if places is None else ByHash(blob, offsets, places)
-        )
+        self._finder = ByBisection(blob, offsets) if places is None else ByHash(blob, offsets, places)
         self._text: str | None = None
         self._strings: NDArray[np.object_] | None = None
         self._taken = 0
@@ -111,11 +102,7 @@ class PackedStrings:
 
         The strings held must have a hash table, or be in the order of their bytes.
         """
-        return self._positions[string]
-
-    def find_all(self, strings: Iterable[str]) -> list[int]:
-        """:meth:`find` for each of ``strings``."""
-        return [*map(self._positions.__getitem__, strings)]
+        return self._finder.find(string)
 
     def save(self, folder: Path, name: str) -> None:
         """Write ``name.blob.npy``, ``name.offsets.npy`` and ``name.places.npy``, the hash table, if any."""

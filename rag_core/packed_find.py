@@ -15,10 +15,8 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FREE", "ByBisection", "ByHash", "Positions", "hash_table", "home_mask"]
+__all__ = ["FREE", "ByBisection", "ByHash", "hash_table", "home_mask"]
 
-#: Answers kept: the words of queries come again.
-KEPT = 1 << 15
 #: What a place of the hash table holds that holds no string, and the position of what is not there.
 FREE = -1
 #: Strings from one signpost of the bisection to the next.
@@ -44,49 +42,34 @@ def hash_table(blob: Blob, offsets: Offsets) -> NDArray[np.int32]:
     return places
 
 
-class Positions(dict[str, int]):
-    """String -> its position, -1 where there is none: worked out when first asked for, and kept."""
-
-    def __init__(self, blob: Blob, offsets: Offsets) -> None:
-        super().__init__()
-        # A memoryview answers one element several times faster than an array, mapped ones above all.
-        self._blob, self._offsets = blob.data, offsets.data
-
-    def _keep(self, string: str, position: int) -> int:
-        if len(self) >= KEPT:
-            self.clear()
-        self[string] = position
-        return position
-
-
-class ByHash(Positions):
+class ByHash:
     """With the places that :func:`hash_table` gave out."""
 
     def __init__(self, blob: Blob, offsets: Offsets, places: NDArray[np.int32]) -> None:
-        super().__init__(blob, offsets)
-        self._places, self._mask = places.data, home_mask(len(offsets) - 1)
+        # A memoryview answers one element several times faster than an array, mapped ones above all.
+        self._blob, self._offsets, self._places = blob.data, offsets.data, places.data
+        self._mask = home_mask(len(offsets) - 1)
 
-    def __missing__(self, string: str) -> int:
+    def find(self, string: str) -> int:
+        """The position of ``string``, :data:`FREE` where it is not held."""
         wanted = string.encode("utf-8", "surrogatepass")
         places, blob, offsets = self._places, self._blob, self._offsets
         at = crc32(wanted) & self._mask
         while (position := places[at]) != FREE and blob[offsets[position] : offsets[position + 1]] != wanted:
             at += 1
-        return self._keep(string, position)
+        return position
 
 
-class ByBisection(Positions):
+class ByBisection:
     """Of strings in the order of their bytes; signposts are made when a string is first sought."""
 
     def __init__(self, blob: Blob, offsets: Offsets) -> None:
-        super().__init__(blob, offsets)
-        self._arrays = blob, offsets
+        self._arrays, self._blob, self._offsets = (blob, offsets), blob.data, offsets.data
         self._signposts: memoryview[Any] | None = None
 
-    def __missing__(self, string: str) -> int:
-        return self._keep(string, self._seek(string.encode("utf-8", "surrogatepass")))
-
-    def _seek(self, wanted: bytes) -> int:
+    def find(self, string: str) -> int:
+        """As of :meth:`ByHash.find`."""
+        wanted = string.encode("utf-8", "surrogatepass")
         n, signposts = len(self._offsets) - 1, self._signposts
         if signposts is None:
             signposts = self._signposts = _first_bytes(*self._arrays, np.arange(0, n, STEP)).data
@@ -107,7 +90,7 @@ class ByBisection(Positions):
                 low = middle + 1
             else:
                 high = middle
-        return -1
+        return FREE
 
 
 def _first_bytes(blob: Blob, offsets: Offsets, indices: NDArray[np.int64]) -> NDArray[np.uint64]:

@@ -132,7 +132,7 @@ def test_numpy_does_not_read_what_can_win_nothing(monkeypatch: pytest.MonkeyPatc
     real = scorer._add
 
     def add(spans: list[bm25_postings.Span], allowed: Mask, sums: NDArray[np.float64]) -> object:
-        added.extend(stop - start for start, stop, _ in spans)
+        added.extend(stop - start for start, stop, _, _ in spans)
         return real(spans, allowed, sums)
 
     monkeypatch.setattr(scorer, "_add", add)
@@ -159,6 +159,14 @@ def test_the_numpy_scorer_is_copied_with_its_postings() -> None:
     scorer = NumpyScorer(made([{0: 1.0, 2: 2.0}], 3))
     copy = pickle.loads(pickle.dumps(scorer))
     assert copy.best(["t0"], 5, None)[0].tolist() == [2, 0]
+
+
+def test_the_terms_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bm25_postings, "KEPT", 3)
+    scorer = NumpyScorer(made([{0: 1.0}, {1: 2.0}], 2))
+    for term, rows in (("t0", [0]), ("t1", [1]), ("x", []), ("y", []), ("t0", [0]), ("t1", [1])):
+        assert scorer.best([term], 5, None)[0].tolist() == rows
+    assert len(scorer._lists) <= 3
 
 
 def test_largest_impacts_of_terms_without_any() -> None:

@@ -48,13 +48,6 @@ def test_find_among_long_shared_beginnings(other: str, data: st.DataObject) -> N
         assert packed.find(string) == (ordered.index(string) if string in ordered else -1)
 
 
-def test_answers_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rag_core.packed_find.KEPT", 3)
-    packed = PackedStrings.pack(["a", "b"])
-    assert [packed.find(word) for word in "abcdab"] == [0, 1, -1, -1, 0, 1]
-    assert len(packed._positions) <= 3
-
-
 @pytest.mark.parametrize("whole", [0, 1 << 22])
 @pytest.mark.parametrize("strings", [["", "one", "two\n", "three"], ["é", "\ud800", "图书馆", ""], [""]])
 def test_take(strings: list[str], whole: int, monkeypatch: pytest.MonkeyPatch) -> None:
