@@ -36,8 +36,10 @@ ARRAYS = ("starts", "rows", "impacts", "maxima")
 Array = NDArray[Any]
 #: Terms whose place is kept: the words of queries come again.
 KEPT = 1 << 15
-#: Where a term's postings start and stop, the most that it adds to a document, how often it is asked for.
-Span = tuple[int, int, float, int]
+#: Where a term's postings start and stop, its number, how often it is asked for.
+Span = tuple[int, int, int, int]
+#: Where the postings of a term are that no document holds.
+NOWHERE = (0, 0, -1)
 NOTHING = (np.zeros(0, np.int64), np.zeros(0))
 
 
@@ -71,13 +73,6 @@ class Postings:
     def __reduce__(self) -> tuple[Any, ...]:
         return Postings, (self.arrays, self.terms, self.n_rows)
 
-    def list_of(self, term: str) -> tuple[int, int, float]:
-        """Where the postings of ``term`` start and stop, and its largest impact; zeros if there are none."""
-        number = self.terms.find(term)
-        if number < 0:
-            return 0, 0, 0.0
-        return self.starts_view[number], self.starts_view[number + 1], self.maxima_view[number]
-
     def rows_of(self, term: int) -> Array:
         """The rows of the documents that hold ``term``, ascending."""
         return self.rows[self.starts_view[term] : self.starts_view[term + 1]]
@@ -101,17 +96,19 @@ class Scorer(Protocol):
         ...
 
 
-class _Lists(dict[str, tuple[int, int, float]]):
-    """Term -> where its postings start and stop, the most that it adds; looked up when first asked for."""
+class _Lists(dict[str, tuple[int, int, int]]):
+    """Term -> where its postings start and stop, its number; looked up when first asked for, and kept."""
 
     def __init__(self, postings: Postings) -> None:
         super().__init__()
-        self._postings = postings
+        self._find, self._starts = postings.terms.find, postings.starts_view
 
-    def __missing__(self, term: str) -> tuple[int, int, float]:
+    def __missing__(self, term: str) -> tuple[int, int, int]:
         if len(self) >= KEPT:
             self.clear()
-        self[term] = found = self._postings.list_of(term)
+        number = self._find(term)
+        found = (self._starts[number], self._starts[number + 1], number) if number >= 0 else NOWHERE
+        self[term] = found
         return found
 
 
@@ -172,7 +169,8 @@ class NumpyScorer:
         self, spans: Sequence[Span], k: int, allowed: Array | None, sums: Array
     ) -> NDArray[np.int64]:
         """Add up ``sums`` for all documents that can be among the best ``k``; their rows, some repeated."""
-        terms = sorted([(span[2] * span[3], span) for span in spans], reverse=True)
+        maxima = self.postings.maxima_view
+        terms = sorted([(maxima[span[2]] * span[3], span) for span in spans if span[2] >= 0], reverse=True)
         lists: list[Array] = []
         added, seen, worth = 0, 0, LIKELY * terms[0][0]
         left_bound, left = sum([bound for bound, _ in terms]), sum([span[1] - span[0] for span in spans])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -97,12 +97,10 @@ class PackedStrings:
         blob = self._blob_view
         return [str(blob[start:stop], "utf-8", "surrogatepass") for start, stop in spans]
 
-    def find(self, string: str) -> int:
-        """The position of ``string``, or -1.
-
-        The strings held must have a hash table, or be in the order of their bytes.
-        """
-        return self._finder.find(string)
+    @property
+    def find(self) -> Callable[[str], int]:
+        """Of a string, its position, or -1; where there is no hash table, by bisection: they must be in order."""
+        return self._finder.find
 
     def save(self, folder: Path, name: str) -> None:
         """Write ``name.blob.npy``, ``name.offsets.npy`` and ``name.places.npy``, the hash table, if any."""
