@@ -185,8 +185,8 @@ class NumpyScorer:
                 scores = sums.take(rows)
                 bar = _reached(scores.copy(), k * at)  # a row may stand in each list
                 if bar > left_bound * (1 + SLACK):
-                    sums[rows] = 0.0
                     near = scores >= bar * (1 - SLACK) - left_bound * (1 + SLACK)
+                    sums[rows] = 0.0
                     rows = rows.compress(near)
                     sums[rows] = scores.compress(near)
                     for _, span in terms[at:]:

@@ -99,7 +99,7 @@ class PackedStrings:
 
     @property
     def find(self) -> Callable[[str], int]:
-        """Of a string, its position, or -1; where there is no hash table, by bisection: they must be in order."""
+        """Of a string, its position, or -1; strings without a hash table must be in order of their bytes."""
         return self._finder.find
 
     def save(self, folder: Path, name: str) -> None:

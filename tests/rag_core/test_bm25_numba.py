@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,28 @@ def test_built_and_mapped_answers_are_those_of_numpy(documents: list[Document], 
                 wanted = plain.search(query, k, where)
                 assert built.search(query, k, where).rankings == wanted.rankings
                 assert mapped.search(query, k, where).rankings == wanted.rankings
+
+
+def test_threads_share_an_index(documents: list[Document]) -> None:
+    """The kernel lets them run at the same time."""
+    index = BM25.build(documents, Analyser.raw(), engine="numba")
+    rng = np.random.default_rng(2)
+    texts = [" ".join(f"w{word}" for word in np.minimum(rng.zipf(1.3, 5), 5000)) for _ in range(150)]
+    wanted = [index.top(text, 20) for text in texts]
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: [index.top(text, 20) for text in texts], range(4)):
+            assert found == wanted
+
+
+def test_words_of_any_script_and_none() -> None:
+    texts = ["crème brûlée", "図書館 crème", "brûlée", "", "x" * 300]
+    made = [
+        BM25.build([Document(f"d{i}", text) for i, text in enumerate(texts)], Analyser.raw(), engine=engine)
+        for engine in ("numpy", "numba")
+    ]
+    for text in (*texts, "brûlée brûlée CRÈME", "unknown", "unknown 図書", "!", "x" * 299):
+        plain, fast = (index.top(text, 3) for index in made)
+        assert plain == fast
 
 
 def test_empty_and_copied() -> None:

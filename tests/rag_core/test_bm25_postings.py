@@ -6,7 +6,9 @@ import pickle
 import zlib
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from itertools import combinations
 from random import Random
 
 import numpy as np
@@ -145,6 +147,35 @@ def test_all_scores_equal_at_the_cut(scorer: Make) -> None:
     everywhere = dict.fromkeys(range(3000), 0.5)
     rows, scores = scorer(made([everywhere, everywhere], 3000)).best(["t1", "t0", "t1"], 5, None)
     assert (rows.tolist(), scores.tolist()) == ([0, 1, 2, 3, 4], [1.5] * 5)
+
+
+@SCORERS
+@pytest.mark.parametrize("n_lists", [1, 3, 8])
+def test_the_best_documents_hold_all_terms(scorer: Make, n_lists: int) -> None:
+    """So that the best entries of the lists are few documents, many times."""
+    lists = [dict.fromkeys(range(0, 400, 1 + row_list % 2), 0.5) for row_list in range(n_lists)]
+    found = [(term, 1) for term in range(n_lists)]
+    postings = made(lists, 400)
+    for k in (1, 7, 60, 399, 400, 500):
+        rows, scores = scorer(postings).best(words(found), k, None)
+        assert (rows.tolist(), scores.tolist()) == by_hand(postings, found, k, None)
+
+
+@SCORERS
+def test_threads_share_a_scorer(scorer: Make) -> None:
+    postings = zipf(np.random.default_rng(3), 2000, (10, 40, 150, 600))
+    asked = [
+        [(term, 1 + term % 2) for term in terms] for n in (1, 2, 3) for terms in combinations(range(4), n)
+    ]
+    engine = scorer(postings)
+
+    def answers(_: int) -> list[tuple[list[int], list[float]]]:
+        found = [engine.best(words(one), 8, None) for one in asked]
+        return [(rows.tolist(), scores.tolist()) for rows, scores in found]
+
+    with ThreadPoolExecutor(4) as pool:
+        every = list(pool.map(answers, range(4)))
+    assert every == [[by_hand(postings, one, 8, None) for one in asked]] * 4
 
 
 @SCORERS
