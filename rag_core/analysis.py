@@ -142,10 +142,10 @@ class Analyser:
 
         ``as_query`` leaves out the single characters that unspaced scripts are indexed under.
         """
+        if self._as_they_are and text.isascii():
+            return _ASCII_WORD.findall(text.lower())
         folded = fold(text)
         found = words(folded)
-        if self._as_they_are and folded.isascii():
-            return found
         known = self._table(self._told(folded, found, language), as_query)
         return [*chain.from_iterable(map(known.__getitem__, found))]
 

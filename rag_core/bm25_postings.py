@@ -34,12 +34,14 @@ LOOK_UP = 16
 SAMPLED = 1 << 14
 ARRAYS = ("starts", "rows", "impacts", "maxima")
 Array = NDArray[Any]
-#: Terms whose place is kept: the words of queries come again.
-KEPT = 1 << 15
-#: Where a term's postings start and stop, its number, how often it is asked for.
-Span = tuple[int, int, int, int]
-#: Where the postings of a term are that no document holds.
-NOWHERE = (0, 0, -1)
+#: Terms whose postings are kept at hand: the words of queries come again.
+KEPT = 1 << 14
+#: A term's number, the rows of its postings and their impacts.
+Listed = tuple[int, Array, Array]
+#: A term of a query and how often it is asked for.
+Asked = tuple[Listed, int]
+#: Of a term that no document holds.
+UNLISTED: Listed = (-1, np.zeros(0, np.int32), np.zeros(0, np.float32))
 NOTHING = (np.zeros(0, np.int64), np.zeros(0))
 
 
@@ -96,20 +98,24 @@ class Scorer(Protocol):
         ...
 
 
-class _Lists(dict[str, tuple[int, int, int]]):
-    """Term -> where its postings start and stop, its number; looked up when first asked for, and kept."""
+class _Lists(dict[str, Listed]):
+    """Term -> its postings, as views; looked up when first asked for, and kept."""
 
     def __init__(self, postings: Postings) -> None:
         super().__init__()
-        self._find, self._starts = postings.terms.find, postings.starts_view
+        self._postings, self._find = postings, postings.terms.find
 
-    def __missing__(self, term: str) -> tuple[int, int, int]:
+    def __missing__(self, term: str) -> Listed:
         if len(self) >= KEPT:
             self.clear()
-        number = self._find(term)
-        found = (self._starts[number], self._starts[number + 1], number) if number >= 0 else NOWHERE
-        self[term] = found
-        return found
+        number, postings = self._find(term), self._postings
+        if number < 0:
+            listed = UNLISTED
+        else:
+            start, stop = postings.starts_view[number], postings.starts_view[number + 1]
+            listed = number, postings.rows[start:stop], postings.impacts[start:stop]
+        self[term] = listed
+        return listed
 
 
 class NumpyScorer:
@@ -134,30 +140,25 @@ class NumpyScorer:
         counts: dict[str, int] = {}
         for term in terms:
             counts[term] = counts.get(term, 0) + 1
-        lists = self._lists
-        spans = [(*lists[term], count) for term, count in counts.items()]
-        spans.sort()  # the order of the query's words must not change the last bit of a sum
+        # sorted, so that the order of the query's words does not change the last bit of a sum
+        asked = sorted(zip(map(self._lists.__getitem__, counts), counts.values()))
         try:
             sums = self._idle.pop()
         except IndexError:
             sums = np.zeros(self.postings.n_rows)
-        if sum([stop - start for start, stop, _, _ in spans]) <= FEW:
-            rows = self._add(spans, allowed, sums)
+        if sum([rows.size for (_, rows, _), _ in asked]) <= FEW:
+            rows = self._add(asked, allowed, sums)
         else:
-            rows = self._add_what_counts(spans, k, allowed, sums)
+            rows = self._add_what_counts(asked, k, allowed, sums)
         found = _best_of(rows, sums, k)
         sums[rows] = 0.0
         self._idle.append(sums)
         return found
 
-    def _add(self, spans: Sequence[Span], allowed: Array | None, sums: Array) -> NDArray[np.int64]:
-        """Add what the postings in ``spans`` give to ``sums``; the rows, list after list."""
-        rows, impacts = self.postings.rows, self.postings.impacts
-        lists = [rows[start:stop] for start, stop, _, _ in spans]
-        values = [
-            impacts[start:stop] if count == 1 else impacts[start:stop] * np.float64(count)
-            for start, stop, _, count in spans
-        ]
+    def _add(self, asked: Sequence[Asked], allowed: Array | None, sums: Array) -> NDArray[np.int64]:
+        """Add what the postings of ``asked`` give to ``sums``; the rows, list after list."""
+        lists = [rows for (_, rows, _), _ in asked]
+        values = [impacts if count == 1 else impacts * np.float64(count) for (_, _, impacts), count in asked]
         joined, given = np.concatenate(lists, dtype=np.int64), np.concatenate(values, dtype=np.float64)
         if allowed is not None:
             kept = allowed.take(joined).nonzero()[0]
@@ -166,19 +167,22 @@ class NumpyScorer:
         return joined
 
     def _add_what_counts(
-        self, spans: Sequence[Span], k: int, allowed: Array | None, sums: Array
+        self, asked: Sequence[Asked], k: int, allowed: Array | None, sums: Array
     ) -> NDArray[np.int64]:
         """Add up ``sums`` for all documents that can be among the best ``k``; their rows, some repeated."""
         maxima = self.postings.maxima_view
-        terms = sorted([(maxima[span[2]] * span[3], span) for span in spans if span[2] >= 0], reverse=True)
+        known = [(listed, count) for listed, count in asked if listed is not UNLISTED]
+        terms = sorted(
+            [(maxima[listed[0]] * count, (listed, count)) for listed, count in known], reverse=True
+        )
         lists: list[Array] = []
         added, seen, worth = 0, 0, LIKELY * terms[0][0]
-        left_bound, left = sum([bound for bound, _ in terms]), sum([span[1] - span[0] for span in spans])
-        for at, (bound, (start, stop, _, _)) in enumerate(terms, 1):
-            left_bound, left, seen = left_bound - bound, left - (stop - start), seen + (stop - start)
+        left_bound, left = sum([bound for bound, _ in terms]), sum([rows.size for (_, rows, _), _ in known])
+        for at, (bound, ((_, listed, _), _)) in enumerate(terms, 1):
+            left_bound, left, seen = left_bound - bound, left - listed.size, seen + listed.size
             if at < len(terms) and (left < max(FEW, seen) or left_bound > worth):
                 continue
-            lists.append(self._add([span for _, span in terms[added:at]], allowed, sums))
+            lists.append(self._add([term for _, term in terms[added:at]], allowed, sums))
             added = at
             if at < len(terms):
                 rows = np.concatenate(lists)
@@ -189,23 +193,23 @@ class NumpyScorer:
                     sums[rows] = 0.0
                     rows = rows.compress(near)
                     sums[rows] = scores.compress(near)
-                    for _, span in terms[at:]:
-                        self._lift(span, rows, sums)
+                    for _, term in terms[at:]:
+                        _lift(term, rows, sums)
                     return rows
         return np.concatenate(lists)
 
-    def _lift(self, span: Span, rows: NDArray[np.int64], sums: Array) -> None:
-        """Add what the postings in ``span`` give to ``rows``, the only ones whose ``sums`` are above 0."""
-        start, stop, _, count = span
-        listed = self.postings.rows[start:stop]
-        if rows.size * LOOK_UP < listed.size:
-            places = listed.searchsorted(rows.astype(np.int32))
-            places[places == listed.size] = 0
-            places = places[listed.take(places) == rows]
-        else:
-            places = sums.take(listed).nonzero()[0]
-        # a place that stands twice gives the same sum twice
-        sums[listed.take(places)] += self.postings.impacts[start:stop].take(places) * np.float64(count)
+
+def _lift(asked: Asked, rows: NDArray[np.int64], sums: Array) -> None:
+    """Add what the postings of ``asked`` give to ``rows``, the only ones whose ``sums`` are above 0."""
+    (_, listed, impacts), count = asked
+    if rows.size * LOOK_UP < listed.size:
+        places = listed.searchsorted(rows.astype(np.int32))
+        places[places == listed.size] = 0
+        places = places[listed.take(places) == rows]
+    else:
+        places = sums.take(listed).nonzero()[0]
+    # a place that stands twice gives the same sum twice
+    sums[listed.take(places)] += impacts.take(places) * np.float64(count)
 
 
 def _reached(scores: Array, n: int) -> float:

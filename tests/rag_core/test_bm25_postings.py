@@ -133,9 +133,9 @@ def test_numpy_does_not_read_what_can_win_nothing(monkeypatch: pytest.MonkeyPatc
     scorer, added = NumpyScorer(postings), []
     real = scorer._add
 
-    def add(spans: list[bm25_postings.Span], allowed: Mask, sums: NDArray[np.float64]) -> object:
-        added.extend(stop - start for start, stop, _, _ in spans)
-        return real(spans, allowed, sums)
+    def add(asked: list[bm25_postings.Asked], allowed: Mask, sums: NDArray[np.float64]) -> object:
+        added.extend(rows.size for (_, rows, _), _ in asked)
+        return real(asked, allowed, sums)
 
     monkeypatch.setattr(scorer, "_add", add)
     scorer.best(["t0", "t1", "t2"], 10, None)
