@@ -243,7 +243,5 @@ def _best_of(rows: NDArray[np.int64], sums: Array, k: int) -> tuple[Array, Array
 def _distinct(rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """``rows``, each once, ascending; they are sorted. ``np.unique`` takes longer where they are few."""
     rows.sort()
-    is_last = np.empty(rows.size, bool)
-    is_last[-1:] = True
-    np.not_equal(rows[1:], rows[:-1], is_last[:-1])
-    return rows.compress(is_last)
+    rest = rows[1:]
+    return np.concatenate((rows[:1], rest.compress(rest != rows[:-1])))
