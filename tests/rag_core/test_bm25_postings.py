@@ -120,7 +120,11 @@ def zipf(rng: np.random.Generator, n_rows: int, sizes: tuple[int, ...]) -> Posti
 
 @SCORERS
 @pytest.mark.parametrize("sizes", [(30, 4000, 9000), (2, 3, 9000), (60, 60, 4000, 10_000, 10_000)])
-def test_longer_lists(scorer: Make, sizes: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("window", [1024, bm25_kernel.WINDOW])
+def test_longer_lists(
+    scorer: Make, sizes: tuple[int, ...], window: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bm25_kernel, "WINDOW", window)
     postings = zipf(np.random.default_rng(1), 10_000, sizes)
     found = [(term, 1) for term in range(len(sizes))]
     for k in (1, 10, 300):
@@ -153,7 +157,7 @@ def test_all_scores_equal_at_the_cut(scorer: Make) -> None:
 @pytest.mark.parametrize("n_lists", [1, 3, 8])
 def test_the_best_documents_hold_all_terms(scorer: Make, n_lists: int) -> None:
     """So that the best entries of the lists are few documents, many times."""
-    lists = [dict.fromkeys(range(0, 400, 1 + row_list % 2), 0.5) for row_list in range(n_lists)]
+    lists = [{row: 1 + row % 199 / 256 for row in range(0, 400, 1 + term % 2)} for term in range(n_lists)]
     found = [(term, 1) for term in range(n_lists)]
     postings = made(lists, 400)
     for k in (1, 7, 60, 399, 400, 500):

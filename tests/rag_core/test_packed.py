@@ -116,3 +116,9 @@ def test_large_lists_are_not_kept_whole(monkeypatch: pytest.MonkeyPatch) -> None
         assert packed.find("cd") == 1
         assert packed.take(np.array([1, 0])) == ["cd", "ab"]
     assert packed._strings is None
+
+
+def test_arrays_of_python_objects_are_not_mapped(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.array(["a", None], object))
+    with pytest.raises(ValueError, match=r"x\.npy holds Python objects"):
+        map_array(tmp_path / "x.npy")
