@@ -118,6 +118,10 @@ class PackedStrings:
         """Write ``name.blob.npy``, ``name.offsets.npy`` and ``name.places.npy``, the hash table, if any."""
         write_array(folder / f"{name}.blob.npy", self._blob)
         write_array(folder / f"{name}.offsets.npy", self._offsets)
+        self.save_places(folder, name)
+
+    def save_places(self, folder: Path, name: str) -> None:
+        """Write the hash table alone, where there is one."""
         if self._places is not None:
             write_array(folder / f"{name}.places.npy", self._places)
 

@@ -19,6 +19,8 @@ __all__ = ["FREE", "ByBisection", "ByHash", "hash_table", "home_mask"]
 
 #: What a place of the hash table holds that holds no string, and the position of what is not there.
 FREE = -1
+#: Strings hashed at a time.
+HASHED = 1 << 14
 #: Strings from one signpost of the bisection to the next.
 STEP = 8
 Blob = NDArray[np.uint8]
@@ -33,10 +35,16 @@ def home_mask(n_strings: int) -> int:
 def hash_table(blob: Blob, offsets: Offsets) -> NDArray[np.int32]:
     """The hash table of distinct strings: their positions, :data:`FREE` where there is none."""
     n, mask, data = len(offsets) - 1, home_mask(len(offsets) - 1), blob.data
-    codes = (crc32(data[start:stop]) for start, stop in pairwise(offsets.tolist()))
-    home = np.fromiter(codes, np.int64, n) & mask
-    order, along = np.argsort(home, kind="stable"), np.arange(n)
-    taken = np.maximum.accumulate(home[order] - along) + along  # its home, or behind the one before it
+    home = np.empty(n, np.int64)
+    for low in range(0, n, HASHED):  # a list of all offsets would take more memory than the table
+        spans = pairwise(offsets[low : low + HASHED + 1].tolist())
+        home[low : low + HASHED] = [crc32(data[start:stop]) & mask for start, stop in spans]
+    order = np.argsort(home, kind="stable")
+    along = np.arange(n)
+    taken = home[order]
+    taken -= along
+    np.maximum.accumulate(taken, out=taken)
+    taken += along  # its home, or behind the one before it
     places = np.full(max(mask, int(taken.max(initial=0))) + 2, FREE, np.int32)
     places[taken] = order
     return places
