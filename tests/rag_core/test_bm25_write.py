@@ -86,8 +86,8 @@ def test_another_order_is_refused_and_nothing_is_left(tmp_path: Path, ids: list[
 
 
 def test_memory_does_not_grow_with_the_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python's and numpy's own, at its highest: what a block takes, 12 bytes a document, and for the hash table
-    48 a word at most; here each document has a word of its own."""
+    """Python's and numpy's own, at its highest: what a block takes, 12 bytes a document, and for the hash
+    table 48 a word at most; here each document has a word of its own."""
     monkeypatch.setattr(bm25_write, "BLOCK_TEXTS", 500)
     monkeypatch.setattr(bm25_write, "WINDOW", 1 << 12)
     monkeypatch.setattr(packed_find, "HASHED", 500)
