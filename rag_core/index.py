@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Self
 from rag_core.analysis import Analyser
 from rag_core.errors import InvalidArgumentError, StoreError
 from rag_core.index_change import delete_rows, ingest_documents, plan_documents, rebuild_rows
-from rag_core.index_files import disk_errors, writing
+from rag_core.index_files import MANIFEST, disk_errors, writing
 from rag_core.index_journal import Journal
 from rag_core.index_open import OpenIndex
 from rag_core.index_report import IngestPlan, IngestReport
@@ -78,13 +78,18 @@ class Index(OpenIndex):
         """
         path = Path(path)
         ours = ("writer.lock", "generations", "vectors")
-        if path.exists() and (not path.is_dir() or any(found.name not in ours for found in path.iterdir())):
+        if path.exists() and (
+            not path.is_dir()
+            or any(f.name not in ours and not f.match(f".{MANIFEST}.*.tmp") for f in path.iterdir())
+        ):
             raise StoreError(f"{path} exists and is not an empty folder; choose another, or delete it first")
         with disk_errors(path):
             path.mkdir(parents=True, exist_ok=True)
             with writing(path):
                 for part in ours[1:]:
                     shutil.rmtree(path / part, ignore_errors=True)
+                for found in path.glob(f".{MANIFEST}.*.tmp"):
+                    found.unlink()
                 vectors = new_name(1)
                 create_store(store, path / "vectors" / vectors, embedder.fingerprint).close()
                 first_version(path, store, vectors, embedder.fingerprint, analyser)

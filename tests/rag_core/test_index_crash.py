@@ -227,6 +227,21 @@ def test_o34_killed_at_every_step_of_a_commit(tmp_path: Path, built: Path, undis
     )  # the old one up to the rename, then the new one
 
 
+def test_o34_killed_at_every_step_of_a_creation(tmp_path: Path) -> None:
+    """The same call makes the index, whatever the killed one has left."""
+    step, ended = 0, -1
+    while ended != 0:
+        step += 1
+        path = tmp_path / f"i{step}"
+        ended = run(lambda: die_at(step, lambda: Index.create(path, get_embedder("fake"))))  # noqa: B023
+        if not Index.is_index(path):
+            Index.create(path, get_embedder("fake"))
+        index = Index.open(path, get_embedder("fake"))
+        assert len(index) == 0
+        assert not list(path.glob(".*"))
+    assert step > 10
+
+
 def fill_under_limit(path: Path, limit_bytes: int, told: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     index = Index.open(path, get_embedder("fake"))
