@@ -248,6 +248,47 @@ def inputs_of_products(shape: BertShape) -> list[str]:
     return ["hidden", *(f"layer{n}.{part}" for n in layers for part in parts)][:-1]
 
 
+def embedded(graph: Graph, source: Source) -> list[str]:
+    """Add the look-ups of ``input_ids`` and of the positions; answers the names of what is to be summed."""
+    word = source.words(graph)
+    places = source.floats(f"{EMBEDDINGS}position_embeddings.weight")[source.shape.first_position :]
+    places = places + source.floats(f"{EMBEDDINGS}token_type_embeddings.weight")[0]
+    graph.add("Shape", ["input_ids"], "length", start=1, end=2)
+    start = graph.constant("zero", np.zeros(1, np.int64))
+    return [word, graph.add("Slice", [graph.constant("places", places), start, "length", start], "place")]
+
+
+def norm(
+    graph: Graph, source: Source, inputs: Sequence[str], output: str, of: str,
+    less: NDArray[np.float32] | None = None,
+) -> str:  # fmt: skip
+    """The sum of ``inputs`` through the layer normalisation ``of``, minus ``less`` (dim,)."""
+    total = graph.add("Sum", inputs, f"{output}.sum")
+    weight, bias = (source.floats(f"{of}.{part}") for part in ("weight", "bias"))
+    scales = [
+        graph.constant(f"{output}.weight", weight),
+        graph.constant(f"{output}.bias", bias if less is None else bias - less),
+    ]
+    return graph.add("LayerNormalization", [total, *scales], output, epsilon=source.shape.epsilon)
+
+
+def model_of(
+    name: str, graph: Graph, shape: BertShape, watched: Sequence[str] = (), opset: int = OPSET,
+    ir_version: int = IR_VERSION,
+) -> bytes:  # fmt: skip
+    """``graph``, which makes ``last_hidden_state``, as a model: see :func:`encoder_graph`."""
+    sizes = ("batch", "tokens")
+    return onnx.model(
+        name, graph.nodes, graph.tensors,
+        [onnx.value_info(each, onnx.INT64, sizes) for each in ("input_ids", "attention_mask")],
+        [
+            onnx.value_info(OUTPUT, onnx.FLOAT, (*sizes, shape.dim)),
+            *(onnx.value_info(each, onnx.FLOAT, (*sizes, f"{each}.width")) for each in watched),
+        ],
+        {"": opset, CONTRIB: 1}, ir_version,
+    )  # fmt: skip
+
+
 def encoder_graph(name: str, source: Source, watched: Sequence[str] = ()) -> bytes:
     """The encoder as an ONNX model; ``watched`` names what else it answers, each (batch, tokens, width).
 
@@ -256,22 +297,7 @@ def encoder_graph(name: str, source: Source, watched: Sequence[str] = ()) -> byt
     https://arxiv.org/abs/1810.04805, queries, keys and values in one product.
     """
     shape, graph = source.shape, Graph()
-    first = shape.first_position
-
-    def norm(inputs: list[str], output: str, of: str) -> str:
-        total = graph.add("Sum", inputs, f"{output}.sum")
-        scales = [
-            graph.constant(f"{output}.{part}", source.floats(f"{of}.{part}")) for part in ("weight", "bias")
-        ]
-        return graph.add("LayerNormalization", [total, *scales], output, epsilon=shape.epsilon)
-
-    word = source.words(graph)
-    places = source.floats(f"{EMBEDDINGS}position_embeddings.weight")[first:]
-    places = places + source.floats(f"{EMBEDDINGS}token_type_embeddings.weight")[0]
-    graph.add("Shape", ["input_ids"], "length", start=1, end=2)
-    start = graph.constant("zero", np.zeros(1, np.int64))
-    place = graph.add("Slice", [graph.constant("places", places), start, "length", start], "place")
-    hidden = norm([word, place], "hidden", f"{EMBEDDINGS}LayerNorm")
+    hidden = norm(graph, source, embedded(graph, source), "hidden", f"{EMBEDDINGS}LayerNorm")
     mask = graph.add("Cast", ["attention_mask"], "mask", to=INT32)
     kind, domain = ACTIVATIONS[shape.activation]
     for n in range(shape.layers):
@@ -284,26 +310,18 @@ def encoder_graph(name: str, source: Source, watched: Sequence[str] = ()) -> byt
             "MultiHeadAttention", [*three, "", mask], f"{at}.mixed", CONTRIB, num_heads=shape.heads
         )
         attended = source.linear(graph, mixed, f"{at}.out", [f"{of}attention.output.dense"])
-        hidden = norm([attended, hidden], f"{at}.attended", f"{of}attention.output.LayerNorm")
+        attention = [attended, hidden]
+        hidden = norm(graph, source, attention, f"{at}.attended", f"{of}attention.output.LayerNorm")
         inner = source.linear(graph, hidden, f"{at}.inner", [f"{of}intermediate.dense"])
         active = graph.add(kind, [inner], f"{at}.active", domain)
         outer = source.linear(graph, active, f"{at}.outer", [f"{of}output.dense"])
         is_last = n == shape.layers - 1 and source.order is None
         name_of_hidden = OUTPUT if is_last else f"{at}.hidden"
-        hidden = norm([outer, hidden], name_of_hidden, f"{of}output.LayerNorm")
+        hidden = norm(graph, source, [outer, hidden], name_of_hidden, f"{of}output.LayerNorm")
     if source.order is not None:
         back = graph.constant("back", np.argsort(source.order))
         graph.add("Gather", [hidden, back], OUTPUT, axis=2)
-    sizes = ("batch", "tokens")
-    return onnx.model(
-        name, graph.nodes, graph.tensors,
-        [onnx.value_info(each, onnx.INT64, sizes) for each in ("input_ids", "attention_mask")],
-        [
-            onnx.value_info(OUTPUT, onnx.FLOAT, (*sizes, shape.dim)),
-            *(onnx.value_info(each, onnx.FLOAT, (*sizes, f"{each}.width")) for each in watched),
-        ],
-        {"": OPSET, CONTRIB: 1}, IR_VERSION,
-    )  # fmt: skip
+    return model_of(name, graph, shape, watched)
 
 
 def once(name: str, digest: str, make: Callable[[], bytes], version: int = CONVERTER) -> Path | bytes:
