@@ -250,7 +250,7 @@ class _Writer:
             name = f"{at}.hidden"
             less = np.zeros_like(less) if is_last else ranges.middle(name)
             output = OUTPUT if is_last else name
-            hidden = norm(graph, source, [outer, attended], output, f"{of}output.LayerNorm", less)
+            hidden = norm(graph, source, [*outer, attended], output, f"{of}output.LayerNorm", less)
 
     def _rows(self, vectors: str, name: str, at: str, weights: Floats) -> tuple[str, float, Product]:
         """``vectors``, the tensor ``name`` without its middle, as rows: their name, their step, and the
@@ -296,8 +296,10 @@ class _Writer:
         bias = bias + weight @ middle + product.lost + less
         return product.add(graph, self._quantised(mixed, f"{at}.out", step), f"{at}.out", step, MIDDLE, bias)
 
-    def _feed_forward(self, at: str, of: str, attended: str, less: Floats) -> str:
-        """Add a feed-forward layer on ``attended``, which lacks ``less``; the answer has that back."""
+    def _feed_forward(self, at: str, of: str, attended: str, less: Floats) -> list[str]:
+        """Add a feed-forward layer on ``attended``, which lacks ``less``; the sum of what is answered has
+        that back.
+        """
         graph, source, ranges = self.graph, self._source, self._ranges
         weight, bias = source.matrix(f"{of}intermediate.dense")
         rows, step, product = self._rows(attended, f"{at}.attended", f"{at}.inner", weight)
@@ -311,7 +313,7 @@ class _Writer:
         whole = product.add(graph, rows, f"{at}.whole", 1, zero)
         scaled = graph.add("Mul", [whole, step_of_token], f"{at}.scaled")
         rest = graph.constant(f"{at}.outer.bias", (bias + product.lost + less).astype(np.float32))
-        return graph.add("Add", [scaled, rest], f"{at}.outer")
+        return [scaled, rest]
 
     def _rows_of_tokens(self, active: str, at: str) -> tuple[str, str, int]:
         """``active`` as rows with a step per token: their name, that of their steps, and their zero.
