@@ -69,7 +69,6 @@ class Graph:
     def __init__(self) -> None:
         self.nodes: list[bytes] = []
         self.tensors: list[bytes] = []
-        self._has_middles = False
 
     def add(self, kind: str, inputs: Sequence[str], output: str, domain: str = "", **attributes: Any) -> str:
         """A node with one output, whose name is answered."""
@@ -80,17 +79,6 @@ class Graph:
         """``values`` under ``name``, which is answered."""
         self.tensors.append(onnx.tensor(name, values))
         return name
-
-    def middles(self) -> str:
-        """128 for each token, uint8 (batch, tokens, 1): the zero of signed rows."""
-        if not self._has_middles:
-            self._has_middles = True
-            middle = self.constant("middle", np.full(1, 128, np.uint8))
-            axis = self.constant("middle.axis", np.array([2], np.int64))
-            self.add("Unsqueeze", ["input_ids", axis], "middles.ids")
-            self.add("Shape", ["middles.ids"], "middles.shape")
-            self.add("Expand", [middle, "middles.shape"], "middles")
-        return "middles"
 
     def blocks(
         self, source: str, output: str, weights: NDArray[np.uint8], scales: NDArray[np.float32],
