@@ -9,9 +9,9 @@ least cosine to fp32 on texts of 5 to 140 words):
   take as long: 0.9991 and 0.9985; of 128 gain a tenth and fall further, 4-bit blocks to 0.88;
 * ``DynamicQuantizeMatMul`` per channel: 4 and 2.3 times as fast, but cosine 0.985, and one scale for a
   whole call, so that a text depends on its neighbours;
-* a scale per token (:mod:`providers._bert_rows`): 4.9 times as fast on one query, but 0.991, 0.997 with
-  outliers moved into the weights, and any one of its four products alone takes it below 0.9993: no text
-  depends on another, but it is not fp32's equal here as it is for e5-small;
+* rows of 8 bits with a scale per token: 4.9 times as fast on one query, but 0.991, 0.997 with outliers moved
+  into the weights, and any one of its four products alone takes it below 0.9993: no text depends on another,
+  but it is not fp32's equal here as such rows (:mod:`providers._bert_rows`) are for e5-small;
 * the fused ``Attention`` is no faster than one joined product and ``MultiHeadAttention``; the fused
   SkipLayerNormalization took ten times as long as a sum and a LayerNormalization, and the node ``Sum`` is
   there because ``Add`` would be fused into it again.
