@@ -16,14 +16,14 @@ its factors before and after it shows. So what can be is put into the weights wh
   out; the middle of the values passes through their average, and is given back after it;
 * GELU never falls below -0.17: its zero lies that far above the lowest step.
 
-Measured (onnxruntime 1.32, one thread, AVX-512 with VNNI, e5-small): 1.2 times the passages/s and queries/s of
-a scale per token for all four products, mean cosine to fp32 0.9997 both ways. Half of the time is the products,
-at nine tenths of the rate that they reach alone, a quarter the attention. What did not help: one scale for the
-activations too (mean cosine 0.9985), a scale per token for the attention's answer (nearer by a fifth, but a
-fiftieth slower) or for what is normalised (a thirtieth slower), the fused SkipLayerNormalization (six times as
-slow as a sum and a LayerNormalization), rounding the weights by the activations' covariance (GPTQ: nearer by a
-tenth on average, no nearer at worst), larger or smaller calls, denormals as zero, memory without arena or
-pattern.
+Measured (onnxruntime 1.32, one thread, AVX-512 with VNNI, e5-small): 1.2 times the passages/s and queries/s
+of a scale per token for all four products, mean cosine to fp32 0.9997 both ways. Half of the time is the
+products, at nine tenths of the rate that they reach alone, a quarter the attention. What did not help: one
+scale for the activations too (mean cosine 0.9992 at best), a scale per token for the attention's answer
+(nearer by a fifth, but a fiftieth slower) or for what the attention reads (a fortieth slower), the fused
+SkipLayerNormalization (six times as slow as a sum and a LayerNormalization), rounding the weights by the
+activations' covariance (GPTQ: nearer by a tenth on average, further at worst), larger or smaller calls,
+denormals as zero, memory without arena or pattern.
 """
 
 from __future__ import annotations
