@@ -5,10 +5,11 @@
 
 With ``pool`` candidates a leg as the budget, sets and vectors as in ``benchmarks/fusion.py``:
 
-- ``pool``: both legs give ``pool`` documents, as the library does;
-- ``deep``: the lists are read to twice that depth, where shapes show more, and all of them are fused;
-- ``allotted``: the same, but each leg gives its share of 2 x ``pool`` documents by its weight, no leg with a
-  weight fewer than ``pool`` / 5.
+- ``rrf``: rank fusion of ``pool`` documents of each leg;
+- ``pool``: ``adaptive`` of the same lists;
+- ``read``: of lists of 200, as the library does: weights decide how many candidates come from which leg;
+- ``allotted``: the same, but each leg may give only its share of 2 x ``pool`` documents by its weight, no leg
+  with a weight fewer than ``pool`` / 5.
 
 recall@50 is that of the fused list's first 50, what a reranker would be given.
 """
@@ -17,27 +18,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from fusion import HERE, ROOT, VECTOR_LEGS, Floats, lists_of
+from fusion import HERE, ROOT, VECTOR_LEGS, Floats, cut, lists_of
 
 from harness.datasets import load_dataset
 from harness.metrics import evaluate
 from harness.significance import paired_difference
-from rag_core.fusion import Fused, Leg, adaptive, fuse
+from rag_core.fusion import Fused, Leg, adaptive, fuse, reading_depth
 from rag_core.types import Ranking
 
 METRICS = ("ndcg@10", "recall@50")
-WAYS = ("rrf", "pool", "deep", "allotted")
-
-
-def cut(legs: Sequence[Leg], depth: int) -> tuple[Leg, ...]:
-    return tuple(
-        replace(leg, ranking=leg.ranking.top(depth) if len(leg.ranking) else leg.ranking, depth=depth)
-        for leg in legs
-    )
+WAYS = ("rrf", "pool", "read", "allotted")
 
 
 def allotted(found: Fused, legs: Sequence[Leg], pool: int) -> Ranking:
@@ -54,11 +47,11 @@ def allotted(found: Fused, legs: Sequence[Leg], pool: int) -> Ranking:
 def measure(name: str, provider: str, pool: int, cache: Path) -> dict[str, dict[str, Floats]]:
     data = load_dataset(name)
     made: dict[str, dict[str, Ranking]] = {way: {} for way in WAYS}
-    for query_id, legs in lists_of(data, provider, 2 * pool, cache).items():
+    for query_id, legs in lists_of(data, provider, reading_depth("adaptive", pool), cache).items():
         shallow, deep = cut(legs, pool), adaptive(legs)
         made["rrf"][query_id] = fuse(shallow, "rrf").ranking
         made["pool"][query_id] = adaptive(shallow).ranking
-        made["deep"][query_id] = deep.ranking
+        made["read"][query_id] = deep.ranking
         made["allotted"][query_id] = allotted(deep, legs, pool)
     return {way: evaluate(found, data.relevance, METRICS) for way, found in made.items()}
 

@@ -1,12 +1,14 @@
 """What the Ray engine brings and costs: throughput by workers, memory of the driver by size of the corpus.
 
     python benchmarks/scale.py throughput --passages 2000 --provider minilm
-    python benchmarks/scale.py memory --sizes 10000,100000
+    python benchmarks/scale.py memory --sizes 10000,100000,1000000 --words 12
 
 Throughput: a cluster of two nodes with one CPU each, on this machine; the same passages by one worker and by
 two, in turn, rounds times. Loading the model is part of each run and is told apart. Memory: an embedder that
 costs nothing; the largest resident set of the driver before the first document, when the last vector is
-there, and when the version is committed, each size in a process of its own.
+there, and when the version is committed, each size in a process of its own; then what each passage adds, from
+the smallest size to the largest. The store is LanceDB without an index of vectors, which LanceDB builds in
+the driver's process (``--store lancedb`` shows what that takes).
 """
 
 from __future__ import annotations
@@ -101,26 +103,24 @@ def throughput(provider: str, passages: int, words: int, rounds: int, shard: int
     print(f"two workers against one, best rounds: {best[2] / best[1]:.3g} times the passages a second")
 
 
-def memory_of(passages: int, words: int, *, commits: bool) -> None:
+def memory_of(passages: int, words: int, store: str, *, commits: bool) -> None:
     """One size, in this process; prints one line."""
     made = cluster(1)
     embedder = get_embedder("fake")
-    before = peak_rss_bytes()
+    peaks = [peak_rss_bytes()]
     engine = Watched("fake", workers=1)
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        index = Index.create(Path(folder) / "i", embedder, store="lancedb" if commits else "flat")
+        index = Index.create(Path(folder) / "i", embedder, store=store if commits else "flat")
         if commits:
             index.ingest(Passages(passages, words), engine=engine)
-            after = f"{peak_rss_bytes() / MIB:>11.4g}"
         else:
             _embed_only(index, engine, Passages(passages, words))
-            after = f"{'-':>11}"
+    peaks.append(engine.rss_bytes)
+    if commits:
+        peaks.append(peak_rss_bytes())
     seconds = time.perf_counter() - started
-    print(
-        f"{passages:>10} {before / MIB:>10.4g} {engine.rss_bytes / MIB:>10.4g} {after} {seconds:>8.3g}",
-        flush=True,
-    )
+    print(passages, *peaks, seconds, flush=True)
     leave(made)
 
 
@@ -149,12 +149,25 @@ def _embed_only(index: Index, engine: Watched, passages: Passages) -> None:
         return
 
 
-def memory(sizes: list[int], words: int, *, commits: bool) -> None:
-    print(f"largest resident set of the driver, MiB; passages of {words} words, shards of {SHARD} texts")
-    print(f"{'passages':>10} {'before':>10} {'embedded':>10} {'committed':>11} {'seconds':>8}", flush=True)
+def memory(sizes: list[int], words: int, store: str, *, commits: bool) -> None:
+    print(
+        f"largest resident set of the driver, MiB; {words} words a passage, shards of {SHARD} texts, {store}"
+    )
+    stages = ["before", "embedded", *(["committed"] if commits else [])]
+    print(f"{'passages':>10}" + "".join(f"{stage:>11}" for stage in stages) + f"{'seconds':>9}", flush=True)
+    found: list[list[float]] = []
     for size in sizes:
         command = [sys.executable, __file__, "memory-of", "--passages", str(size), "--words", str(words)]
-        subprocess.run([*command, *([] if commits else ["--embed-only"])], check=True)
+        command += ["--store", store, *([] if commits else ["--embed-only"])]
+        line = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+        found.append([float(value) for value in line])
+        cells = "".join(f"{value / MIB:>11.4g}" for value in found[-1][1:-1])
+        print(f"{size:>10}{cells}{found[-1][-1]:>9.3g}", flush=True)
+    least, most = min(found), max(found)
+    if most[0] > least[0]:
+        for stage, low, high in zip(stages[1:], least[2:-1], most[2:-1]):
+            grown = (high - low) / (most[0] - least[0])
+            print(f"{stage}: {grown:.3g} bytes a passage from {least[0]:,.0f} to {most[0]:,.0f}")
 
 
 def main() -> None:
@@ -168,15 +181,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--shard", type=int, default=128)
     parser.add_argument("--sizes", default="10000,100000")
+    parser.add_argument(
+        "--store", default="lancedb?index=flat", help="Of the index whose commit is measured."
+    )
     parser.add_argument("--embed-only", action="store_true", help="Stop before the version is committed.")
     given = parser.parse_args()
     if given.what == "throughput":
         throughput(given.provider, given.passages, given.words, given.rounds, given.shard)
     elif given.what == "memory":
         sizes = [int(size) for size in given.sizes.split(",")]
-        memory(sizes, given.words, commits=not given.embed_only)
+        memory(sizes, given.words, given.store, commits=not given.embed_only)
     else:
-        memory_of(given.passages, given.words, commits=not given.embed_only)
+        memory_of(given.passages, given.words, given.store, commits=not given.embed_only)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ FROM_REPORT = {
     "bytes_per_row": ("bytes_per_vector", "bytes", "vectors, ids, metadata and index on disk"),
     "index_cpu_s": ("build_cpu_s", "s", "processor time to write and index all rows of the cell"),
     "query_cpu_s": ("query_cpu_s", "s", "processor time of a query"),
-    "query_p50_s": ("p50_s", "s", "a query on a busy machine, p50"),
+    "query_p50_s": ("p50_s", "s", "a query, p50"),
     "query_p95_s": ("p95_s", "s", "the same, p95"),
     "recall": ("recall", "", "share of the exact top 10"),
     "measured_rows": ("rows", "rows", "rows of the cell"),

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from fusion import HERE, ROOT, lists_of
+from fusion import HERE, ROOT, cut, lists_of
 
 from harness.datasets import Dataset, load_dataset
 from harness.metrics import evaluate
@@ -31,15 +31,12 @@ from harness.results import CellKey, CellResult, MetricResult, ResultDocument
 from harness.runner import dataset_record
 from harness.strata import LEAST_PER_SIDE, Part, Split, fusion_losses, share_split, stratify, words_split
 from harness.tag_strata import scope_tag, tag_names, tag_strata
-from rag_core.fusion import Leg, adaptive, fuse
+from rag_core.fusion import fuse, reading_depth
 from rag_core.types import Ranking
 
 METRIC = "ndcg@10"
 SETS = ("locomo-en", "xquad-es-en")
-FUSIONS: Mapping[str, Callable[[Sequence[Leg]], Ranking]] = {
-    "rrf": lambda legs: fuse(legs, "rrf").ranking,
-    "adaptive": lambda legs: adaptive(legs).ranking,
-}
+FUSIONS = ("rrf", "adaptive")
 #: The design's answer F1 on LoCoMo, in per cent: BM25, vectors, fusion.
 DESIGN: Mapping[str, tuple[float, float, float | None]] = {
     "all queries": (23.6, 24.0, 28.1),
@@ -50,7 +47,7 @@ DESIGN: Mapping[str, tuple[float, float, float | None]] = {
 
 def measured(data: Dataset, provider: str, pool: int, cache: Path) -> ResultDocument:
     """A result with four cells: BM25, vectors, and both fused in two ways."""
-    lists = lists_of(data, provider, pool, cache)
+    lists = lists_of(data, provider, reading_depth("adaptive", pool), cache)
     name, _, target = provider.partition("@")
     words = CellKey(data.name, "bm25", "cpu", "-", "-", "bm25", "-")
     systems: dict[CellKey, dict[str, Ranking]] = {
@@ -59,9 +56,10 @@ def measured(data: Dataset, provider: str, pool: int, cache: Path) -> ResultDocu
             query_id: legs[0].ranking for query_id, legs in lists.items()
         },
     }
-    for method, call in FUSIONS.items():
+    for method in FUSIONS:
         key = CellKey(data.name, name, target, "-", "flat", "hybrid", "-", method)
-        systems[key] = {query_id: call(legs) for query_id, legs in lists.items()}
+        depth = reading_depth(method, pool)
+        systems[key] = {q: fuse(cut(legs, depth), method).ranking for q, legs in lists.items()}
     cells = []
     for key, rankings in systems.items():
         values = evaluate(rankings, data.relevance, (METRIC,))[METRIC].tolist()

@@ -56,7 +56,8 @@ class RunSpec:
         lexical: BM25 engine.
         metrics: metric names.
         k: documents judged per query.
-        candidate_pool: documents each leg gives to the fusion, and the fusion to the reranker.
+        candidate_pool: documents each leg gives to rank fusion (``adaptive`` reads 200 at least), and
+            the fusion to the reranker.
         rrf_k: constant of reciprocal rank fusion.
         fusions: methods of :data:`rag_core.fusion.METHODS`; each gives one hybrid cell, the first one the
             cells with a reranker.

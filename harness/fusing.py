@@ -15,7 +15,7 @@ from harness.results import CellKey, write_atomic
 from harness.stages import Job, Timed
 from harness.timing import timed
 from rag_core.errors import RagCoreError
-from rag_core.fusion import Evidence, Leg, fuse
+from rag_core.fusion import Evidence, Leg, fuse, reading_depth
 from rag_core.types import Query, Ranking
 
 __all__ = ["FusedLists", "Lexical", "fuse_lists", "keep_legs"]
@@ -94,10 +94,11 @@ class FusedLists:
 
 
 def fuse_lists(this: Job, searched: Timed, lexical: Lexical, method: str) -> FusedLists:
-    """Fuse the first ``candidate_pool`` of both legs, query by query; a query that failed in one fails."""
-    pool, spec = this.spec.candidate_pool, this.spec
-    vector = _cut(searched.rankings, pool)
-    words = _cut(lexical.timed.rankings, pool)
+    """Fuse the first of both legs, query by query; a query that failed in one fails."""
+    spec = this.spec
+    depth = reading_depth(method, spec.candidate_pool)
+    vector = _cut(searched.rankings, depth)
+    words = _cut(lexical.timed.rankings, depth)
     weights: list[tuple[float, ...]] = []
 
     def call(query: Query) -> Ranking:
@@ -105,8 +106,8 @@ def fuse_lists(this: Job, searched: Timed, lexical: Lexical, method: str) -> Fus
             if query.query_id in failed:
                 raise RagCoreError(failed[query.query_id])
         legs = (
-            Leg(LEGS[0], vector[query.query_id], depth=pool, floor=COSINE_FLOOR),
-            Leg(LEGS[1], words[query.query_id], lexical.evidence.get(query.query_id), pool),
+            Leg(LEGS[0], vector[query.query_id], depth=depth, floor=COSINE_FLOOR),
+            Leg(LEGS[1], words[query.query_id], lexical.evidence.get(query.query_id), depth),
         )
         found = fuse(legs, method, k=spec.rrf_k, weights=spec.weights)
         weights.append(found.weights)
@@ -118,6 +119,8 @@ def fuse_lists(this: Job, searched: Timed, lexical: Lexical, method: str) -> Fus
     if method == BY_RANKS:
         fusion["k"] = spec.rrf_k
     else:
+        if depth != spec.candidate_pool:
+            fusion["depth"] = depth
         if lexical.evidence_s:
             out.samples_s = np.add(out.samples_s, lexical.evidence_s).tolist()
         if weights:
@@ -132,5 +135,5 @@ def keep_legs(this: Job, vector: CellKey, searched: Timed, lexical: Lexical) -> 
     lists.write(legs_file(this.runs, vector))
 
 
-def _cut(rankings: Mapping[str, Ranking], pool: int) -> dict[str, Ranking]:
-    return {q: r.top(pool) if len(r) else r for q, r in rankings.items()}
+def _cut(rankings: Mapping[str, Ranking], depth: int) -> dict[str, Ranking]:
+    return {q: r.top(depth) if len(r) else r for q, r in rankings.items()}

@@ -15,6 +15,8 @@ from rag_core.errors import InvalidArgumentError, ProviderUnavailableError
 from rag_core.factory import SpecString
 from rag_core.index_files import write_whole
 from rag_core.scale.ray_engine import connect, needed, workers_for
+from rag_core.scale.ray_wait import LOOK_S, Patience
+from rag_core.scale.ray_wait import wait_s as seconds_to_wait
 from rag_core.secrets import redact
 
 __all__ = ["RayJobs", "check_spec"]
@@ -46,16 +48,21 @@ class RayJobs:
     compared before anything is measured. A job has its CPUs, or its device, to itself.
     """
 
-    def __init__(self, address: str = "") -> None:
+    def __init__(self, address: str = "", wait_s: float | None = None) -> None:
         """Connect.
 
         Args:
             address: of the cluster; empty for that of ``RAY_ADDRESS``, else one on this machine.
+            wait_s: seconds to wait for a node while none that is alive could take a job; None for
+                ``RAG_RAY_WAIT_S``, else 300.
 
         Raises:
             MissingExtraError: Ray is not installed.
             ProviderUnavailableError: no cluster answers.
+            InvalidArgumentError: a wait that is no number from 0.
         """
+        self._wait_s = seconds_to_wait(wait_s)
+        self._patience: dict[str, Patience] = {}
         self._ray, self._began = connect(address)
         self._nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
 
@@ -83,7 +90,11 @@ class RayJobs:
                     if lane and name not in busy:
                         job = lane.popleft()
                         streams[self._start(job, running, hashes)] = job
-                (stream,), _ = self._ray.wait(list(streams), num_returns=1)
+                found, _ = self._ray.wait(list(streams), num_returns=1, timeout=LOOK_S)
+                if not found:
+                    self._give_up(streams, running)
+                    continue
+                (stream,) = found
                 job = streams[stream]
                 try:
                     kind, what = self._ray.get(next(stream))
@@ -103,8 +114,21 @@ class RayJobs:
                         del streams[stream]
         finally:
             for stream in streams:
-                with suppress(Exception):
-                    self._ray.cancel(stream, force=True)
+                self._cancel(stream)
+
+    def _give_up(self, streams: dict[Any, Job], running: Running) -> None:
+        """Note which jobs have waited for a node for too long; their cells are not measured."""
+        for stream, job in list(streams.items()):
+            try:
+                self._patience[job.label].check()
+            except ProviderUnavailableError as error:
+                del streams[stream]
+                self._cancel(stream)
+                running.fail(job, str(error))
+
+    def _cancel(self, stream: Any) -> None:
+        with suppress(Exception):
+            self._ray.cancel(stream, force=True)
 
     def _start(self, job: Job, running: Running, hashes: Mapping[str, str]) -> Any:
         target = SpecString.parse(job.provider).target if job.provider else "cpu"
@@ -115,6 +139,7 @@ class RayJobs:
             resources["num_cpus"] = cpus
         task = self._ray.remote(measure_on_node).options(num_returns="streaming", max_retries=0, **resources)
         running.on_event(Event("start", job.label))
+        self._patience[job.label] = Patience(self._ray.nodes, resources, self._wait_s)
         values = {**running.values(job), "hashes": dict(hashes)}
         return task.remote(values, job.file, cpus if target != "api" else running.spec.threads)
 

@@ -23,6 +23,7 @@ from harness.results import CellKey, CellResult, MetricResult, StageTimes, file_
 from harness.significance import mean_interval
 from harness.timing import summary_s, timed
 from rag_core.errors import BudgetExceededError, InvalidArgumentError, RagCoreError
+from rag_core.fusion import reading_depth
 from rag_core.protocols import EmbedProvider, Reranker
 from rag_core.types import Query, Ranking, Run
 
@@ -52,7 +53,9 @@ class Job:
             )
         self.queries: tuple[Query, ...] = self.dataset.queries
         self.metrics = [Metric.parse(name) for name in self.spec.metrics]
-        self.depth = max(self.spec.k, self.spec.candidate_pool)
+        read = (reading_depth(method, self.spec.candidate_pool) for method in self.spec.fusions)
+        #: Documents asked of each leg.
+        self.depth = max(self.spec.k, *read)
         self.rounds = max(self.spec.repeats, math.ceil(self.spec.min_samples / max(1, len(self.queries))))
         self.work, self.runs = Path(job["work"]), Path(job["runs"])
         self.wanted = [CellKey(**values) for values in job["cells"]]
@@ -147,7 +150,7 @@ class Job:
             for name in ("vector", "bm25", "fusion", "rerank")
             if name in stages and (name != "rerank" or self.spec.score_threshold is not None)
         }
-        pool, top = self.spec.candidate_pool, min(TOP, self.spec.k)
+        pool, top = reading_depth(key.fusion, self.spec.candidate_pool), min(TOP, self.spec.k)
         fates = attribute(
             lists,
             {query_id: ranking.doc_ids for query_id, ranking in run.rankings.items()},

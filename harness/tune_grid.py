@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.leg_lists import LegLists
 from harness.metrics import evaluate
-from rag_core.fusion import METHODS, Leg, fuse
+from rag_core.fusion import METHODS, Leg, fuse, reading_depth
 from rag_core.types import Ranking
 
 __all__ = ["DEFAULT", "POOLS", "Setting", "grid", "values_of"]
@@ -29,7 +29,8 @@ class Setting:
     Attributes:
         method: of :data:`rag_core.fusion.METHODS`; or one leg alone, ``vector`` or ``bm25``.
         weights: of the legs, vectors then BM25.
-        pool: documents that each leg gives.
+        pool: documents that each leg gives, and that go on to the reranker; ``adaptive``
+            reads :func:`~rag_core.fusion.reading_depth` of it.
         k: constant of ``rrf``, which the others do not read.
     """
 
@@ -42,6 +43,11 @@ class Setting:
     def is_leg(self) -> bool:
         """Whether one leg answers alone."""
         return self.method not in METHODS
+
+    @property
+    def depth(self) -> int:
+        """Documents that are read of each leg."""
+        return reading_depth(self.method, self.pool)
 
     def __str__(self) -> str:
         if self.is_leg:
@@ -90,9 +96,17 @@ def grid(depth: int) -> tuple[list[Setting], list[list[int]]]:
         for pool in pools
         for k in (CONSTANTS if method == "rrf" else (DEFAULT.k,))
     ]
-    settings = list(dict.fromkeys([*narrow, *weighed, *every]))
-    ends = (len(narrow), len(dict.fromkeys([*narrow, *weighed])), len(settings))
+    settings = _distinct([*narrow, *weighed, *every], depth)
+    ends = (len(narrow), len(_distinct([*narrow, *weighed], depth)), len(settings))
     return settings, [list(range(end)) for end in ends]
+
+
+def _distinct(settings: Iterable[Setting], depth: int) -> list[Setting]:
+    """The first of those that read as much of lists of ``depth`` documents, in their order."""
+    found: dict[Setting, Setting] = {}
+    for setting in settings:
+        found.setdefault(replace(setting, pool=min(setting.depth, depth)), setting)
+    return list(found.values())
 
 
 def values_of(
@@ -116,12 +130,13 @@ def values_of(
     places = [np.array([row[query_id] for query_id in group]) for group in groups]
     values = np.zeros((len(groups), len(settings)))
     legs: dict[str, tuple[Leg, Leg]] = {}
-    pool = 0
-    for column in sorted(range(len(settings)), key=lambda column: settings[column].pool):
+    cut = 0
+    for column in sorted(range(len(settings)), key=lambda column: settings[column].depth):
         setting = settings[column]
-        if setting.pool != pool:  # cut once a pool
-            pool = setting.pool
-            legs = {q: lists.legs(q, pool) for q in chosen if q in lists.vector}
+        depth = min(setting.depth, lists.depth)
+        if depth != cut:  # once for all settings that read as much
+            cut = depth
+            legs = {q: lists.legs(q, depth) for q in chosen if q in lists.vector}
         # a query that failed in one leg has no list, and counts 0
         found = evaluate({q: _search(both, setting) for q, both in legs.items()}, grades, (metric,))[metric]
         values[:, column] = [found[place].mean() for place in places]

@@ -27,8 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_core.analysis import Analyser
+from rag_core.bm25_counts import postings
 from rag_core.bm25_numba import NumbaScorer
 from rag_core.bm25_postings import ARRAYS, NumpyScorer, Postings, Scorer, largest_impacts
+from rag_core.bm25_write import write_arrays
 from rag_core.errors import InvalidArgumentError, StoreError, UnknownNameError
 from rag_core.filters import compile_where
 from rag_core.fusion.legs import Evidence
@@ -40,8 +42,6 @@ __all__ = ["BM25"]
 
 FORMAT = 1
 MANIFEST = "bm25.json"
-#: Postings worked out at a time when building.
-BLOCK = 1 << 18
 #: Filters whose answers are kept, one byte a document each.
 KEPT_MASKS = 64
 #: Best documents among which the one that holds most of a query is looked for.
@@ -71,7 +71,7 @@ class BM25:
     ) -> None:
         self.analyser, self.k1, self.b = analyser, k1, b
         self._terms, self._doc_ids = terms, doc_ids
-        self._postings = Postings(arrays, counts["n_documents"])
+        self._postings = Postings(arrays, terms, counts["n_documents"])
         self._scorer = _scorer_of(engine)(self._postings)
         self._counts = dict(counts)
         self._metadata = metadata  # as an array: JSON, parsed when a filter first asks for it
@@ -113,7 +113,7 @@ class BM25:
         languages = [d.metadata.get("lang") for d in filled]
         analysed = analyser.analyse_many([d.indexed_text for d in filled], languages)
         order = sorted(range(len(analysed.terms)), key=lambda i: analysed.terms[i].encode())
-        terms = PackedStrings.pack([analysed.terms[i] for i in order])
+        terms = PackedStrings.pack([analysed.terms[i] for i in order]).hashed()
         renumbered = np.empty(len(order), np.int64)
         renumbered[order] = np.arange(len(order))
         arrays = postings(renumbered[analysed.ids], analysed.lengths, len(order), k1, b)
@@ -158,12 +158,8 @@ class BM25:
             InvalidArgumentError: ``k`` below 1.
         """
         check_k(k)
-        counts: dict[str, int] = {}
-        for term in self.analyser.analyse(text, language, as_query=True):
-            counts[term] = counts.get(term, 0) + 1
-        found = [(row, n) for term, n in counts.items() if (row := self._terms.find(term)) >= 0]
-        found.sort()  # the order of the query's words must not change the last bit of a sum
-        rows, scores = self._scorer.best(found, k, allowed)
+        terms = self.analyser.analyse(text, language, as_query=True)
+        rows, scores = self._scorer.best(terms, k, allowed)
         # distinct rows in descending order of their ids: the order is the ranking's already
         return Ranking._ordered(self._doc_ids.take(rows), scores.tolist())
 
@@ -174,7 +170,7 @@ class BM25:
             ranking: as :meth:`search` found it, with the same ``where``.
         """
         terms = set(self.analyser.analyse(query.text, query.metadata.get("lang"), as_query=True))
-        numbers = sorted(self._terms.find(term) for term in terms)
+        numbers = sorted(map(self._terms.find, terms))
         tops = [self._row(doc_id) for doc_id in ranking.doc_ids[:COVERING]]
         held, mass = [0.0] * len(tops), 0.0
         for number in numbers:
@@ -220,39 +216,39 @@ class BM25:
         rename: a reader or a crash sees the old index or the new one. One process at a time may save to
         a folder; indexes that are open stay usable.
         """
-        folder.mkdir(parents=True, exist_ok=True)
-        data = folder / f"data-{secrets.token_hex(8)}"
-        manifest = folder / f"{data.name}.json"
-        described = {
-            "format": FORMAT,
-            "data": data.name,
-            "k1": self.k1,
-            "b": self.b,
-            "analyser": self.analyser.config(),
-            "counts": self._counts,
-        }
-        try:
-            data.mkdir()
+
+        def fill(data: Path) -> Mapping[str, int]:
             metadata = json.dumps([dict(m) for m in self._read_metadata()])
             write_array(data / "metadata.npy", np.frombuffer(metadata.encode(), np.uint8))
             for name, array in self._postings.arrays.items():
                 write_array(data / f"{name}.npy", array)
             self._terms.save(data, "terms")
             self._doc_ids.save(data, "doc_ids")
-            with manifest.open("w", encoding="utf-8") as stream:
-                json.dump(described, stream, indent=1)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(manifest, folder / MANIFEST)
-        except BaseException:
-            shutil.rmtree(data, ignore_errors=True)
-            manifest.unlink(missing_ok=True)
-            raise
-        for other in folder.glob("data-*"):  # the index replaced, and what a killed process left
-            if other.is_dir() and other != data:
-                shutil.rmtree(other, ignore_errors=True)
-            elif other.suffix == ".json":
-                other.unlink(missing_ok=True)
+            return self._counts
+
+        _save(folder, self.analyser, self.k1, self.b, fill)
+
+    @classmethod
+    def write(
+        cls,
+        folder: Path,
+        documents: Iterable[Document],
+        analyser: Analyser,
+        k1: float = 1.2,
+        b: float = 0.75,
+    ) -> None:
+        """Write the index of ``documents`` to ``folder``: the files of :meth:`build` and :meth:`save`.
+
+        The documents are gone through once and none is kept: memory grows by 12 bytes a document.
+
+        Args:
+            documents: in descending order of id, each once.
+
+        Raises:
+            InvalidArgumentError: they come in another order.
+            OSError: the disk is full or refuses.
+        """
+        _save(folder, analyser, k1, b, lambda data: write_arrays(data, documents, analyser, k1, b))
 
     @classmethod
     def open(cls, folder: Path, engine: str | None = None) -> BM25:
@@ -311,41 +307,35 @@ def _scorer_of(name: str | None) -> Callable[[Postings], Scorer]:
     return SCORERS[chosen]
 
 
-def postings(
-    ids: NDArray[np.integer[Any]], lengths: NDArray[np.int32], n_terms: int, k1: float, b: float
-) -> dict[str, Array]:
-    """The inverted index of texts given as term numbers.
-
-    Args:
-        ids: term numbers of all texts, one text after the other, from 0 to ``n_terms - 1``.
-        lengths: terms per text.
-
-    Returns:
-        ``starts`` int64 ``(n_terms + 1,)``: the postings of term t are ``starts[t]:starts[t + 1]``;
-        ``rows`` int32: text numbers, ascending within a term; ``impacts`` float32: what the term adds
-        to the score of that text.
-    """
-    n = max(len(lengths), 1)
-    keys = ids.astype(np.int64)
-    keys *= n
-    keys += np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
-    keys.sort()  # one integer sort groups by term, then by text
-    is_first = np.ones(keys.size + 1, bool)  # and one past the end
-    np.not_equal(keys[1:], keys[:-1], out=is_first[1:-1])
-    first = np.flatnonzero(is_first)
-    del is_first
-    starts = np.searchsorted(first, np.searchsorted(keys, np.arange(n_terms + 1) * n)).astype(np.int64)
-    df = np.diff(starts)
-    idf = np.log1p((len(lengths) - df + 0.5) / (df + 0.5))
-    average = float(lengths.mean()) if lengths.any() else 1.0
-    norm = k1 * (1 - b + b * lengths.astype(np.float64) / average)
-    rows, impacts = np.empty(len(first) - 1, np.int32), np.empty(len(first) - 1, np.float32)
-    # In blocks: temporary arrays of full size would cost more, in fresh memory, than the arithmetic.
-    for low in range(0, len(rows), BLOCK):
-        bounds = first[low : low + BLOCK + 1]
-        terms, docs = np.divmod(keys[bounds[:-1]], n)
-        tf = np.diff(bounds).astype(np.float64)
-        rows[low : low + BLOCK] = docs
-        impacts[low : low + BLOCK] = idf[terms] * tf / (tf + norm[docs])
-    maxima = largest_impacts(starts, impacts)
-    return {"starts": starts, "rows": rows, "impacts": impacts, "maxima": maxima}
+def _save(
+    folder: Path, analyser: Analyser, k1: float, b: float, fill: Callable[[Path], Mapping[str, int]]
+) -> None:
+    """See :meth:`BM25.save`; ``fill`` writes the arrays into a folder and returns the counts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data = folder / f"data-{secrets.token_hex(8)}"
+    manifest = folder / f"{data.name}.json"
+    try:
+        data.mkdir()
+        counts = fill(data)
+        described = {
+            "format": FORMAT,
+            "data": data.name,
+            "k1": k1,
+            "b": b,
+            "analyser": analyser.config(),
+            "counts": dict(counts),
+        }
+        with manifest.open("w", encoding="utf-8") as stream:
+            json.dump(described, stream, indent=1)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(manifest, folder / MANIFEST)
+    except BaseException:
+        shutil.rmtree(data, ignore_errors=True)
+        manifest.unlink(missing_ok=True)
+        raise
+    for other in folder.glob("data-*"):  # the index replaced, and what a killed process left
+        if other.is_dir() and other != data:
+            shutil.rmtree(other, ignore_errors=True)
+        elif other.suffix == ".json":
+            other.unlink(missing_ok=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,18 +17,23 @@ from rag_core.index_files import Manifest, clean, disk_errors, writing
 from rag_core.index_ingest import Ingest, classify, embed_all, vector_check
 from rag_core.index_journal import Journal
 from rag_core.index_report import IngestPlan, IngestReport
+from rag_core.index_rows import NewRows
 from rag_core.index_sources import Given, removed_rows, source_of
-from rag_core.index_table import EMPTY, FAILED, LIVE, ROW, SegmentWriter
+from rag_core.index_table import EMPTY, FAILED, LIVE, STRIDE, TEXTS, SegmentWriter, Table
 from rag_core.index_view import Version, is_snapshot
 from rag_core.index_write import Change, commit, new_name, recover
 from rag_core.progress import Progress
 from rag_core.protocols import EmbedProvider
+from rag_core.seen import SeenKeys
 from rag_core.stores import create_store
 
 if TYPE_CHECKING:
     from rag_core.scale.ahead import Ahead
 
 __all__ = ["delete_rows", "ingest_documents", "plan_documents", "rebuild_rows"]
+
+#: Rows of a rebuild handled together.
+BLOCK = 1 << 13
 
 
 @contextmanager
@@ -72,13 +78,25 @@ def ingest_documents(
     """
     started = time.perf_counter()
     identity = embedder.fingerprint
-    with _newest(folder, shown, identity) as old:
+    with ExitStack() as held:
+        old = held.enter_context(_newest(folder, shown, identity))
         clean(folder, old.manifest)
-        journal = Journal(folder, identity)
+        journal = held.enter_context(closing(Journal(folder, identity)))
         before = ahead(old, journal) if ahead is not None else None
         segment = _segment(folder, old)
-        work = Ingest(
-            old, embedder, journal, segment, batch=batch, strict=strict, progress=progress, total=given.total
+        work = held.enter_context(
+            closing(
+                Ingest(
+                    old,
+                    embedder,
+                    journal,
+                    segment,
+                    batch=batch,
+                    strict=strict,
+                    progress=progress,
+                    total=given.total,
+                )
+            )
         )
         if before is not None:
             work.refused = before.failed
@@ -88,20 +106,18 @@ def ingest_documents(
         except BaseException:
             segment.abandon()
             raise
-        removed = {old.table.ids[row] for row in np.flatnonzero(gone).tolist()}
         failed = {
             doc_id: reason
             for doc_id, reason in old.manifest.failed.items()
-            if doc_id not in work.seen
-            and doc_id not in removed
-            and source_of(doc_id) not in given.sources
+            if not work.saw(doc_id)
+            and not ((row := old.table.find(doc_id)) >= 0 and gone[row])
+            and not given.has_read(source_of(doc_id))
             and not (prune and doc_id not in old.documents)
         } | work.failed
-        if work.ids or gone.any() or failed != dict(old.manifest.failed):
+        if len(work.added) or gone.any() or failed != dict(old.manifest.failed):
             change = Change(
                 work.replaced | gone,
-                work.ids,
-                work.records,
+                work.added,
                 failed,
                 old.manifest.store,
                 old.manifest.vectors,
@@ -117,7 +133,7 @@ def ingest_documents(
     return shown, IngestReport(
         added=counts["added"],
         updated=counts["updated"],
-        removed=len(removed),
+        removed=int(gone.sum()),
         unchanged=counts["unchanged"],
         empty=counts["empty"],
         failed=dict(sorted(work.failed.items())),
@@ -131,7 +147,7 @@ def ingest_documents(
 
 def plan_documents(version: Version, journal: Journal, given: Given, *, prune: bool) -> IngestPlan:
     """See :meth:`rag_core.index.Index.plan`."""
-    table, seen = version.table, set[str]()
+    table, seen = version.table, SeenKeys()
     counts = dict.fromkeys(("added", "updated", "unchanged", "empty"), 0)
     texts: dict[bytes, str] = {}
     held = np.zeros(len(table), bool)
@@ -171,7 +187,7 @@ def delete_rows(folder: Path, shown: Version, ids: set[str]) -> tuple[Version, i
         if rows or failed != dict(old.manifest.failed):
             manifest = old.manifest
             change = Change(
-                gone, (), np.zeros(0, ROW), failed, manifest.store, manifest.vectors, manifest.identity
+                gone, NewRows(folder), failed, manifest.store, manifest.vectors, manifest.identity
             )
             # vectors of an ingest that was cut short stay of use
             journal = Journal(folder, manifest.identity)
@@ -191,61 +207,87 @@ def rebuild_rows(
     """See :meth:`rag_core.index.Index.rebuild`."""
     started = time.perf_counter()
     identity = embedder.fingerprint
-    with _newest(folder, shown, None, check=False) as old:
+    with ExitStack() as held:
+        old = held.enter_context(_newest(folder, shown, None, check=False))
         clean(folder, old.manifest)
-        journal = Journal(folder, identity)
-        rows = old.table.rows.copy()
-        wanted = np.flatnonzero(rows["state"] != EMPTY).tolist()
-        embedded, failed = _embed_rows(old, wanted, embedder, journal, batch, progress)
-        for row in wanted:
-            tag = rows["text"][row].tobytes()
-            lives = tag not in failed
-            rows["state"][row] = LIVE if lives else FAILED
-            rows["vector"][row] = vector_check(journal.fetch([tag]))[0] if lives else 0
-        ids = [old.table.ids[row] for row in range(len(rows))]
-        reasons = {ids[row]: failed[tag] for row in wanted if (tag := rows["text"][row].tobytes()) in failed}
+        journal = held.enter_context(closing(Journal(folder, identity)))
+        embedded, failed = _embed_rows(old, embedder, journal, batch, progress)
+        added, n_empty = held.enter_context(closing(NewRows(folder))), old.table.count(EMPTY)
+        with disk_errors(folder):
+            reasons = _made_anew(old.table, journal, failed, added)
         vectors = new_name(old.manifest.generation + 1)
         with disk_errors(folder):
             store = create_store(store_name, folder / "vectors" / vectors, identity)
         try:
             change = Change(
-                np.ones(len(rows), bool), ids, rows, reasons, store_name, vectors, identity, fills_store=True
+                np.ones(len(added), bool), added, reasons, store_name, vectors, identity, fills_store=True
             )
             commit(folder, old, change, _segment(folder, old), store, journal, progress)
         finally:
             store.close()
     shown = shown.newest(folder, identity)
     return shown, IngestReport(
-        updated=len(wanted) - len(reasons),
-        empty=int((rows["state"] == EMPTY).sum()),
+        updated=len(added) - n_empty - len(reasons),
+        empty=n_empty,
         failed=reasons,
         embedded_texts=embedded,
         seconds=time.perf_counter() - started,
     )
 
 
+def _made_anew(table: Table, journal: Journal, failed: Mapping[bytes, str], added: NewRows) -> dict[str, str]:
+    """Put every row into ``added`` with the vector that ``journal`` has; id -> why one has none."""
+    reasons: dict[str, str] = {}
+    for start in range(0, len(table), BLOCK):
+        rows = table.rows[start : start + BLOCK].copy()
+        ids = [
+            doc_id.decode("utf-8", "surrogatepass") for doc_id in table.ids.bytes_of(start, start + len(rows))
+        ]
+        tags = [tag.tobytes() for tag in rows["text"]]
+        wanted = np.flatnonzero(rows["state"] != EMPTY).tolist()
+        lives = [position for position in wanted if tags[position] not in failed]
+        rows["state"][wanted], rows["vector"][wanted] = FAILED, 0
+        rows["state"][lives] = LIVE
+        rows["vector"][lives] = vector_check(journal.fetch([tags[position] for position in lives]))
+        reasons |= {ids[at]: failed[tags[at]] for at in wanted if tags[at] in failed}
+        added.add(ids, rows)
+        table.let_go()
+    return reasons
+
+
 def _embed_rows(
-    old: Version,
-    rows: list[int],
-    embedder: EmbedProvider,
-    journal: Journal,
-    batch: int,
-    progress: Progress | None,
+    old: Version, embedder: EmbedProvider, journal: Journal, batch: int, progress: Progress | None
 ) -> tuple[int, dict[bytes, str]]:
-    """Bring the vectors of ``rows`` into the journal; returns how many were embedded and which failed."""
+    """Bring the vectors of all rows into the journal; returns how many were embedded and which failed."""
     failed: dict[bytes, str] = {}
-    todo = {tag: row for row in rows if (tag := old.table.rows["text"][row].tobytes()) not in journal}
-    tags = list(todo)
-    for start in range(0, len(tags), batch):
-        part = tags[start : start + batch]
-        texts = [document.indexed_text for document in old.documents.all(todo[tag] for tag in part)]
-        vectors, positions = embed_all(embedder, texts, strict=False)
-        failed.update({part[position]: reason for position, reason in positions.items()})
-        kept = [position for position in range(len(part)) if position not in positions]
-        with disk_errors(journal.folder.parent):
-            journal.add([part[position] for position in kept], vectors[kept])
-        if progress is not None:
-            progress("embed", start + len(part), len(tags))
-    if tags and len(failed) == len(tags):
+    with SeenKeys() as seen:
+        total = sum(1 for _ in _without_vector(old.table, journal, seen))
+    done = 0
+    with SeenKeys() as seen:
+        todo = _without_vector(old.table, journal, seen)
+        while part := list(islice(todo, batch)):
+            texts = [document.indexed_text for document in old.documents.all(row for row, _ in part)]
+            vectors, positions = embed_all(embedder, texts, strict=False)
+            failed.update({part[position][1]: reason for position, reason in positions.items()})
+            kept = [position for position in range(len(part)) if position not in positions]
+            with disk_errors(journal.folder.parent):
+                journal.add([part[position][1] for position in kept], vectors[kept])
+            done += len(part)
+            if done // TEXTS != (done - len(part)) // TEXTS:
+                old.documents.let_go()
+            if progress is not None:
+                progress("embed", done, total)
+    if total and len(failed) == total:
         raise ProviderError(f"{embedder.name}: no text could be embedded: {next(iter(failed.values()))}")
-    return len(tags) - len(failed), failed
+    return total - len(failed), failed
+
+
+def _without_vector(table: Table, journal: Journal, seen: SeenKeys) -> Iterator[tuple[int, bytes]]:
+    """The first row of each text that the journal has no vector of, and its tag."""
+    for start in range(0, len(table), STRIDE):
+        rows = table.rows[start : start + STRIDE]
+        for position in np.flatnonzero(rows["state"] != EMPTY).tolist():
+            tag = rows["text"][position].tobytes()
+            if tag not in journal and seen.add(tag):
+                yield start + position, tag
+        table.let_go()

@@ -19,10 +19,12 @@ from rag_core.errors import (
 )
 from rag_core.index_files import disk_errors
 from rag_core.index_journal import Journal
-from rag_core.index_table import EMPTY, FAILED, LIVE, ROW, Rows, SegmentWriter, Table, Tags, line_of, tags_of
+from rag_core.index_rows import NewRows
+from rag_core.index_table import EMPTY, FAILED, LIVE, ROW, SegmentWriter, Table, Tags, line_of, tags_of
 from rag_core.index_view import Version
 from rag_core.progress import Progress
 from rag_core.protocols import EmbedProvider, Vectors
+from rag_core.seen import SeenKeys
 from rag_core.types import Document
 
 __all__ = ["Classified", "Ingest", "classify", "embed_all", "row_record", "vector_check"]
@@ -42,17 +44,16 @@ class Classified:
     is_unchanged: bool
 
 
-def classify(table: Table, seen: set[str], document: Document) -> Classified:
+def classify(table: Table, seen: SeenKeys, document: Document) -> Classified:
     """Compare ``document`` with ``table``; ``seen`` takes its id.
 
     Raises:
         InvalidArgumentError: the id was seen before, or the metadata are not plain JSON values.
     """
     doc_id = document.doc_id
-    if doc_id in seen:
-        raise InvalidArgumentError(f"document id {doc_id!r} stands twice; ids must be distinct")
     tags = tags_of(document)
-    seen.add(doc_id)
+    if not seen.add(doc_id.encode()):
+        raise InvalidArgumentError(f"document id {doc_id!r} stands twice; ids must be distinct")
     row = table.find(doc_id)
     same = row >= 0 and table.rows["state"][row] != FAILED and table.content(row) == tags.content
     return Classified(document, tags, row, same)
@@ -107,7 +108,7 @@ class Ingest:
     """The rows of a version to come, made batch by batch; each batch is in the journal before the next.
 
     Attributes:
-        ids, records: the new rows; records are of :data:`rag_core.index_table.ROW`.
+        added: the new rows.
         failed: id -> why it has no vector.
         refused: tag of a text -> why it has no vector, where it was asked for before.
         replaced: bool per old row: another form of its document stands in the new rows.
@@ -132,13 +133,12 @@ class Ingest:
         self._version, self._embedder, self._journal, self._segment = version, embedder, journal, segment
         self._number = len(version.manifest.segments)
         self._batch, self._strict, self._progress, self._total = batch, strict, progress, total
-        self._seen: set[str] = set()
+        self._seen = SeenKeys()
         self._waiting: list[Classified] = []
         self._asked: dict[bytes, str] = {}
         self._taken: dict[bytes, str] = {}
         self._done = self._told = 0
-        self.ids: list[str] = []
-        self._records: list[Rows] = [np.zeros(0, ROW)]
+        self.added = NewRows(segment.path.parent.parent)
         self.failed: dict[str, str] = {}
         self.refused: dict[bytes, str] = {}
         self.replaced: NDArray[np.bool_] = np.zeros(len(version.table), bool)
@@ -147,15 +147,14 @@ class Ingest:
             ("added", "updated", "unchanged", "empty", "embedded_texts", "reused_vectors"), 0
         )
 
-    @property
-    def records(self) -> Rows:
-        """The new rows, in the order of ``ids``."""
-        return np.concatenate(self._records)
+    def saw(self, doc_id: str) -> bool:
+        """Whether the source held ``doc_id``."""
+        return doc_id.encode() in self._seen
 
-    @property
-    def seen(self) -> set[str]:
-        """Ids that the source held."""
-        return self._seen
+    def close(self) -> None:
+        """Let go of what is held beside memory."""
+        self._seen.close()
+        self.added.close()
 
     def take(self, documents: Iterable[Document]) -> None:
         """Go through ``documents``.
@@ -231,7 +230,7 @@ class Ingest:
             if (row := self._version.table.row_of_text(tag)) >= 0:
                 checks[tag] = int(self._version.table.rows["vector"][row])
         self.counts["reused_vectors"] += len(set(checks) - set(self._asked))
-        records: list[Record] = []
+        ids, records = list[str](), list[Record]()
         for one in self._waiting:
             doc_id = one.document.doc_id
             is_empty = one.document.is_empty
@@ -245,6 +244,6 @@ class Ingest:
                 self.replaced[one.row] = True
             place = self._segment.write(line_of(one.document))
             check, state = (0, EMPTY) if is_empty else (checks[one.tags.text], LIVE)
-            self.ids.append(doc_id)
+            ids.append(doc_id)
             records.append(row_record(one.tags, check, place, self._number, state))
-        self._records.append(np.array(records, ROW))
+        self.added.add(ids, np.array(records, ROW))

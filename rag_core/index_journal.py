@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 import secrets
 import shutil
 import zipfile
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from rag_core.errors import MissingExtraError
 from rag_core.fingerprint import Fingerprint
 from rag_core.index_files import write_whole
 from rag_core.protocols import Vectors
+from rag_core.seen import KeyPlaces
 
 __all__ = ["Journal"]
 
@@ -31,17 +34,18 @@ class Journal:
     def __init__(self, index: Path, identity: Fingerprint, *, read_only: bool = False) -> None:
         self.folder = index / self.name(identity)
         self._dim = identity.dim
-        self._places: dict[bytes, tuple[Path, int]] = {}
-        self._count = 0
+        self._places = KeyPlaces()  # tag -> number of its batch << 32 | row
         self._load = lru_cache(maxsize=4)(_vectors)
+        self._batches: list[str] = []
         self._known: set[str] = set()
         self.reread(read_only=read_only)
 
     def reread(self, *, read_only: bool = False) -> None:
         """Take in the batches that others have written."""
-        for path in sorted(self.folder.glob("*")):
-            if path.suffix in (".npz", ".parquet") and path.name not in self._known:
-                self._adopt(path, read_only)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            for name in sorted(os.listdir(self.folder)):
+                if name.endswith((".npz", ".parquet")) and name not in self._known:
+                    self._adopt(self.folder / name, read_only)
 
     @staticmethod
     def name(identity: Fingerprint) -> str:
@@ -59,10 +63,14 @@ class Journal:
             if not read_only:  # damaged: embedding its texts again costs less than a wrong vector
                 path.unlink(missing_ok=True)
             return
-        self._count += 1
-        self._known.add(path.name)
+        self._take_in(path.name, tags)
+
+    def _take_in(self, name: str, tags: Sequence[bytes]) -> None:
+        first = len(self._batches) << 32
+        self._batches.append(name)
+        self._known.add(name)
         for row, tag in enumerate(tags):
-            self._places[tag] = path, row
+            self._places[tag] = first + row
 
     def __contains__(self, tag: bytes) -> bool:
         return tag in self._places
@@ -83,31 +91,34 @@ class Journal:
         words = np.frombuffer(b"".join(tags), "<u8").reshape(-1, 2)
         np.savez(packed, tags=words, vectors=np.ascontiguousarray(vectors, np.float32))
         # counted, so that the batches of one run sort in its order, and unlike those of any other
-        path = self.folder / f"{self._count:08d}-{secrets.token_hex(4)}.npz"
+        path = self.folder / f"{len(self._batches):08d}-{secrets.token_hex(4)}.npz"
         write_whole(path, packed.getvalue())
-        self._count += 1
-        self._known.add(path.name)
-        for row, tag in enumerate(tags):
-            self._places[tag] = path, row
+        self._take_in(path.name, tags)
 
     def fetch(self, tags: Sequence[bytes]) -> Vectors:
         """The vectors of ``tags``, float32 ``(n, dim)``. KeyError where one was never added."""
         found = np.empty((len(tags), self._dim), np.float32)
-        by_batch: dict[Path, tuple[list[int], list[int]]] = {}
+        by_batch: dict[int, tuple[list[int], list[int]]] = {}
         for position, tag in enumerate(tags):  # in whatever order: each file is read once
-            path, row = self._places[tag]
-            positions, rows = by_batch.setdefault(path, ([], []))
+            place = self._places.get(tag)
+            if place < 0:
+                raise KeyError(tag)
+            positions, rows = by_batch.setdefault(place >> 32, ([], []))
             positions.append(position)
-            rows.append(row)
-        for path, (positions, rows) in by_batch.items():
-            found[positions] = self._load(path)[rows]
+            rows.append(place & 0xFFFFFFFF)
+        for batch, (positions, rows) in by_batch.items():
+            found[positions] = self._load(self.folder / self._batches[batch])[rows]
         return found
 
     def discard(self) -> None:
         """Forget everything: it is part of a version, or of no use any more."""
+        self.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """Let go of what is held to find vectors; they stay on the disk."""
         self._load.cache_clear()
         self._places.clear()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _batch(path: Path) -> tuple[list[bytes], Vectors]:

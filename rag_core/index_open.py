@@ -182,8 +182,8 @@ class OpenIndex:
             rerank_timeout_s: seconds that the reranker may take; after them the fused order stands, with a
                 warning. None for no limit.
             fusion: one of :data:`rag_core.fusion.METHODS`. ``rrf`` reads ranks alone; ``adaptive`` weighs
-                the legs anew for every query, so that fusion does not lose the better one, and likes a
-                ``candidate_pool`` of 100. The result's ``fusion`` and each hit's ``parts`` say why.
+                the legs anew for every query, so that fusion does not lose the better one, and reads
+                200 documents of each leg at least. The result's ``fusion`` and each hit's ``parts`` say why.
             pipeline: ``hybrid``; or one leg alone, ``vector`` or ``bm25``, which embeds nothing. BM25 stands
                 in for vectors that fail, with a warning.
             weights: of the legs, vectors then BM25; None leaves them equal. ``adaptive`` multiplies

@@ -13,7 +13,7 @@ from typing import Any
 
 from rag_core.errors import InvalidArgumentError, ProviderError, RagCoreError
 from rag_core.filters import compile_where
-from rag_core.fusion import Fused, Leg, check_method, fuse
+from rag_core.fusion import Fused, Leg, check_method, fuse, reading_depth
 from rag_core.index_view import Version
 from rag_core.protocols import EmbedProvider, Reranker
 from rag_core.reranking import Reordered, check_mix, interpolate, rerank_ranking
@@ -196,6 +196,7 @@ def search_version(
     stages: dict[str, Ranking] = {}
     raw_scores: dict[str, float] = {}
     pool_size, where = settings.candidate_pool, settings.where
+    depth = reading_depth(settings.fusion, pool_size) if settings.pipeline == "hybrid" else pool_size
     started = time.perf_counter()
     if settings.pipeline == "bm25":
         pass  # the vectors have no part in it
@@ -206,7 +207,7 @@ def search_version(
             vector = embedder.embed([query], role="query")[0]
             seconds["embed"] = time.perf_counter() - started
             started = time.perf_counter()
-            stages["vector"] = version.store.search(vector, pool_size, where)
+            stages["vector"] = version.store.search(vector, depth, where)
         except RagCoreError as error:
             if isinstance(error, InvalidArgumentError):
                 raise
@@ -215,11 +216,11 @@ def search_version(
         seconds["vector" if "embed" in seconds else "embed"] = time.perf_counter() - started
     if settings.pipeline != "vector" or "vector" not in stages:  # which stands in for vectors that failed
         started = time.perf_counter()
-        found = version.bm25.search([Query("query", query)], pool_size, where)
+        found = version.bm25.search([Query("query", query)], depth, where)
         stages["bm25"] = found.rankings.get("query", EMPTY_RANKING)
         seconds["bm25"] = time.perf_counter() - started
     started = time.perf_counter()
-    joined = _fuse(version, query, stages, settings) if len(stages) > 1 else None
+    joined = _fuse(version, query, stages, settings, depth) if len(stages) > 1 else None
     stages["fused"] = final = joined.ranking if joined else next(iter(stages.values()))
     seconds["fusion"] = time.perf_counter() - started
     if reranker is not None and final:
@@ -247,9 +248,11 @@ def search_version(
     return SearchResult(tuple(hits), tuple(warnings), seconds, degraded, described)
 
 
-def _fuse(version: Version, query: str, stages: Mapping[str, Ranking], settings: Settings) -> Fused:
-    """Both legs by the method of ``settings``; the index tells the methods that ask what it knows."""
-    words, depth = stages["bm25"], settings.candidate_pool
+def _fuse(
+    version: Version, query: str, stages: Mapping[str, Ranking], settings: Settings, depth: int
+) -> Fused:
+    """Both legs, of ``depth`` each, by the method of ``settings``; the index tells what it knows."""
+    words = stages["bm25"]
     asked = Query("query", query)
     evidence = None if settings.fusion == "rrf" else version.bm25.evidence(asked, words, settings.where)
     legs = (Leg("vector", stages["vector"], depth=depth, floor=-1.0), Leg("bm25", words, evidence, depth))

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from rag_core.chunking import OVERSIZE, check_limits, chunk
 from rag_core.errors import InvalidArgumentError
-from rag_core.index_table import Table
+from rag_core.index_table import STRIDE, Table
 from rag_core.reading import read_folder
+from rag_core.seen import SeenKeys
 from rag_core.types import Document
 
 __all__ = ["Given", "given_documents", "removed_rows", "source_of"]
@@ -29,7 +30,7 @@ class Given:
     Attributes:
         documents: the documents.
         total: how many; 0 where that is not known.
-        sources: names of the sources that were read; empty where documents were given.
+        sources: names of the sources that were read, in UTF-8; empty where documents were given.
         skipped: file -> why it, or a part of it, was not read.
         oversize: chunks above the limit.
         is_folder: whether the documents come from files.
@@ -37,10 +38,14 @@ class Given:
 
     documents: Iterable[Document]
     total: int = 0
-    sources: set[str] = field(default_factory=set)
+    sources: SeenKeys = field(default_factory=SeenKeys)
     skipped: dict[str, str] = field(default_factory=dict)
     oversize: int = 0
     is_folder: bool = False
+
+    def has_read(self, source: str | None) -> bool:
+        """Whether ``source`` was among those read."""
+        return source is not None and source.encode("utf-8", "surrogatepass") in self.sources
 
 
 def given_documents(
@@ -81,7 +86,7 @@ def _chunks(
     overlap: int,
 ) -> Iterator[Document]:
     for source in read_folder(path, on_skip=given.skipped.__setitem__):
-        given.sources.add(source.name)
+        given.sources.add(source.name.encode("utf-8", "surrogatepass"))
         chunks = chunk(source, max_tokens=max_tokens, overlap=overlap, count_tokens=count_tokens)
         given.oversize += sum(OVERSIZE in one.metadata for one in chunks)
         yield from chunks
@@ -100,10 +105,8 @@ def removed_rows(
         InvalidArgumentError: ``prune``, and not one document could be read from the files.
     """
     gone = np.zeros(len(table), bool)
-    candidates = np.flatnonzero(~held).tolist()
     if not given.is_folder:
-        gone[candidates] = prune
-        return gone
+        return ~held if prune else gone
     if prune and not given.sources and len(table):
         raise InvalidArgumentError(
             f"nothing could be read, so prune would remove all {len(table)} documents; "
@@ -111,12 +114,14 @@ def removed_rows(
         )
     waiting = {name for doc_id in failed if (name := source_of(doc_id)) is not None}
     unread = {_file_of(name) for name in given.skipped}
-    for row in candidates:
-        name = source_of(table.ids[row])
-        if name in given.sources:
-            gone[row] = name not in waiting
-        elif prune:
-            gone[row] = name is None or not (name in unread or name.partition(":")[0] in unread)
+    for start in range(0, len(table), STRIDE):
+        for row in (np.flatnonzero(~held[start : start + STRIDE]) + start).tolist():
+            name = source_of(table.ids[row])
+            if given.has_read(name):
+                gone[row] = name not in waiting
+            elif prune:
+                gone[row] = name is None or not (name in unread or name.partition(":")[0] in unread)
+        table.let_go()
     return gone
 
 

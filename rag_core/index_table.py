@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_core.errors import InvalidArgumentError, StoreError
-from rag_core.packed import PackedStrings, map_array, write_array
+from rag_core.packed import PackedStrings, let_go, map_array, write_array
 from rag_core.types import Document
 
 __all__ = [
@@ -53,6 +53,10 @@ ROW = np.dtype(
 #: Parts an id from the digest of its content in the keys of the store. Low, so that keys sort as ids do.
 MARK = "\x1f"
 Rows = NDArray[np.void]
+#: Rows looked at before their pages are let go, where all of a table are gone through.
+STRIDE = 1 << 16
+#: Documents read likewise.
+TEXTS = 1 << 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +137,20 @@ class Table:
 
     def count(self, state: int) -> int:
         """Rows in ``state``."""
-        return int(np.count_nonzero(self.rows["state"] == state))
+        return self._counts[state]
+
+    @cached_property
+    def _counts(self) -> list[int]:
+        counts = np.zeros(1 << 8, np.int64)
+        for start in range(0, len(self), STRIDE):
+            counts += np.bincount(self.rows["state"][start : start + STRIDE], minlength=counts.size)
+            let_go(self.rows)
+        return [int(count) for count in counts]
+
+    def let_go(self) -> None:
+        """Take what was read out of this process's memory, see :func:`rag_core.packed.let_go`."""
+        let_go(self.rows)
+        self.ids.let_go()
 
     def content(self, row: int) -> bytes:
         """The digest of all that the document in ``row`` holds."""
@@ -193,6 +210,11 @@ class Segment:
     def read(self, offset: int, length: int) -> bytes:
         """Bytes from ``offset``; fewer where the file ends."""
         return self._map[offset : offset + length]
+
+    def let_go(self) -> None:
+        """Take what was read out of this process's memory, see :func:`rag_core.packed.let_go`."""
+        if (advice := getattr(mmap, "MADV_DONTNEED", None)) is not None:
+            self._map.madvise(advice)
 
 
 class SegmentWriter:
@@ -281,5 +303,14 @@ class Documents(Mapping[str, Document]):
             ) from error
 
     def all(self, rows: Iterable[int]) -> Iterator[Document]:
-        """The documents of ``rows``."""
-        return map(self.at, rows)
+        """The documents of ``rows``, of any number: what was read does not stay in memory."""
+        for number, row in enumerate(rows, 1):
+            yield self.at(row)
+            if number % TEXTS == 0:
+                self.let_go()
+
+    def let_go(self) -> None:
+        """Take what was read out of this process's memory, see :func:`rag_core.packed.let_go`."""
+        self._table.let_go()
+        for segment in self.segments:
+            segment.let_go()

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +24,21 @@ from rag_core.analysis import Analyser
 from rag_core.bm25 import BM25
 from rag_core.errors import StoreError
 from rag_core.fingerprint import Fingerprint
-from rag_core.index_check import INTENT, STALE, check_kept, intended, stale
-from rag_core.index_files import VERSIONED, Manifest, clean, disk_errors, sync_folder, write_whole
+from rag_core.index_check import INTENT, STALE, check_kept, intended, stale, write_intent
+from rag_core.index_files import VERSIONED, Manifest, clean, disk_errors, sync_folder
 from rag_core.index_journal import Journal
-from rag_core.index_table import FAILED, LIVE, ROW, Documents, Rows, Segment, SegmentWriter, Table
+from rag_core.index_rows import NewRows, live_rows, write_table
+from rag_core.index_table import (
+    FAILED,
+    LIVE,
+    ROW,
+    STRIDE,
+    Documents,
+    Rows,
+    Segment,
+    SegmentWriter,
+    Table,
+)
 from rag_core.index_view import Version, is_snapshot
 from rag_core.progress import Progress
 from rag_core.protocols import VectorStore
@@ -47,15 +59,14 @@ class Change:
 
     Attributes:
         dropped: bool per old row: not part of the new version, or there in another form.
-        ids, records: rows added.
+        added: rows added.
         failed: id -> why its newest form has no vector.
         store, vectors, identity: of the new version.
         fills_store: whether ``vectors`` is a new store, which gets every row.
     """
 
     dropped: NDArray[np.bool_]
-    ids: Sequence[str]
-    records: Rows
+    added: NewRows
     failed: dict[str, str]
     store: str
     vectors: str
@@ -103,20 +114,20 @@ def commit(
     try:
         with disk_errors(folder):
             generation.mkdir(parents=True)
-            table, names = _rows(old, change, segment)
+            names, is_new = _rows(generation, old, change, segment)
             segment.finish()
-            table.save(generation)
+            table = Table.open(generation)
             texts = Documents(table, [Segment(folder / "texts" / one) for one in names])
-            searched = np.flatnonzero(table.rows["state"] != FAILED)
             if progress is not None:
-                progress("index words", 0, len(searched))
-            BM25.build(texts.all(searched.tolist()), analyser=old.bm25.analyser).save(generation / "bm25")
+                progress("index words", 0, len(texts))
+            BM25.write(generation / "bm25", texts.all(_searched(table)), old.bm25.analyser)
             dead = [] if change.fills_store else _dead_keys(old, change, table)
             waits = not is_snapshot(store) and not change.fills_store
             (generation / STALE).write_text(json.dumps(dead if waits else []), encoding="utf-8")
             if waits:  # readers of the version before this one may still look for what died with it
                 dead = [key for key in stale(folder, old.manifest) if table.row_of_key(key) < 0]
-            _fill(folder, store, change, table, texts, journal, dead, progress)
+            wanted = None if change.fills_store else is_new
+            _fill(folder, store, change.vectors, table, wanted, texts, journal, dead, progress)
             for part in VERSIONED:
                 if (folder / part).is_dir():
                     sync_folder(folder / part)
@@ -153,27 +164,55 @@ def _in_force(folder: Path, name: str) -> bool:
         return True
 
 
-def _rows(old: Version, change: Change, segment: SegmentWriter) -> tuple[Table, tuple[str, ...]]:
-    """The table of the new version and its files of texts; rewrites those of which little is in use."""
-    kept = np.flatnonzero(~change.dropped)
-    rows = np.concatenate([old.table.rows[kept], change.records])
-    ids = [old.table.ids[int(row)] for row in kept] + list(change.ids)
-    sizes = [part.size for part in old.documents.segments]
-    used = np.bincount(rows["segment"], weights=rows["length"], minlength=len(sizes) + 1)
-    rewritten = {i for i, size in enumerate(sizes) if used[i] < USED_SHARE * size}
-    if len(sizes) - len(rewritten) > MOST_SEGMENTS:
-        rewritten |= set(range(len(sizes))) - {int(np.argmax(used[:-1]))}
-    for position in np.flatnonzero(np.isin(rows["segment"], sorted(rewritten))):
-        place = rows[position]
-        line = old.documents.segments[int(place["segment"])].read(int(place["offset"]), int(place["length"]))
-        rows["offset"][position], rows["length"][position] = segment.write(line)
-        rows["segment"][position] = len(sizes)
-    names = [*old.manifest.segments, segment.path.name]
-    in_use = np.unique(rows["segment"]).tolist()
-    numbers = np.zeros(len(names), np.int32)
-    numbers[in_use] = np.arange(len(in_use))
-    rows["segment"] = numbers[rows["segment"]]
-    return Table.make(ids, rows), tuple(names[i] for i in in_use)
+def _rows(
+    generation: Path, old: Version, change: Change, segment: SegmentWriter
+) -> tuple[tuple[str, ...], NDArray[np.bool_]]:
+    """Write the table of the new version; its files of texts, and which rows were added.
+
+    Files of texts of which little is in use are rewritten.
+    """
+    segments = old.documents.segments
+    n = len(segments)
+    used, held = np.zeros(n + 1), np.zeros(n + 1, np.int64)  # bytes and rows; the last is the new file
+    for rows in chain(_kept(old.table, change.dropped), change.added.all_rows()):
+        used += np.bincount(rows["segment"], rows["length"], minlength=n + 1)
+        held += np.bincount(rows["segment"], minlength=n + 1)
+    rewritten = {i for i, part in enumerate(segments) if used[i] < USED_SHARE * part.size}
+    if n - len(rewritten) > MOST_SEGMENTS:
+        rewritten |= set(range(n)) - {int(np.argmax(used[:-1]))}
+    stays = [i for i in range(n) if held[i] and i not in rewritten]
+    numbers = np.full(n + 1, len(stays), np.int32)
+    numbers[stays] = np.arange(len(stays))
+    is_written = held[-1] or any(held[i] for i in rewritten)
+    names = [*(old.manifest.segments[i] for i in stays), *([segment.path.name] if is_written else [])]
+
+    def moved(rows: Rows) -> Rows:
+        for position in np.flatnonzero(np.isin(rows["segment"], sorted(rewritten))).tolist():
+            place = rows[position]
+            texts = segments[int(place["segment"])]
+            line = texts.read(int(place["offset"]), int(place["length"]))
+            rows["offset"][position], rows["length"][position] = segment.write(line)
+        rows["segment"] = numbers[rows["segment"]]
+        for i in rewritten:
+            segments[i].let_go()
+        return rows
+
+    return tuple(names), write_table(generation, old.table, change.dropped, change.added, moved)
+
+
+def _kept(table: Table, dropped: NDArray[np.bool_]) -> Iterator[Rows]:
+    """The rows of ``table`` that are not ``dropped``, in parts."""
+    for start in range(0, len(table), STRIDE):
+        yield table.rows[start : start + STRIDE][~dropped[start : start + STRIDE]]
+        table.let_go()
+
+
+def _searched(table: Table) -> Iterator[int]:
+    """Rows whose words are indexed, in descending order of id."""
+    for stop in range(len(table), 0, -STRIDE):
+        start = max(0, stop - STRIDE)
+        rows = np.flatnonzero(table.rows["state"][start:stop] != FAILED) + start
+        yield from rows[::-1].tolist()
 
 
 def _dead_keys(old: Version, change: Change, table: Table) -> list[str]:
@@ -184,33 +223,34 @@ def _dead_keys(old: Version, change: Change, table: Table) -> list[str]:
 def _fill(
     folder: Path,
     store: VectorStore,
-    change: Change,
+    vectors: str,
     table: Table,
+    wanted: NDArray[np.bool_] | None,
     texts: Documents,
     journal: Journal,
     dead: Sequence[str],
     progress: Progress | None,
 ) -> None:
-    """Give the store the rows that are new to it."""
-    if change.fills_store:
-        rows = np.flatnonzero(table.rows["state"] == LIVE).tolist()
-    else:
-        found = map(table.find, change.ids)
-        rows = sorted(row for row in found if table.rows["state"][row] == LIVE)
-    if not rows and not dead:
-        return
-    add = [table.key(row) for row in rows]
-    intent = json.dumps({"vectors": change.vectors, "keys": [*add, *dead]})
-    write_whole(folder / INTENT, intent.encode("utf-8", "surrogatepass"))
+    """Give the store the live rows that are ``wanted``; None: all."""
     size = SLICE_OF_SNAPSHOT if is_snapshot(store) else SLICE
-    for start in range(0, len(rows), size):
-        part = rows[start : start + size]
-        tags = [table.rows["text"][row].tobytes() for row in part]
+    total = sum(map(len, live_rows(table, wanted, size)))
+    if not total and not dead:
+        return
+    keys = (table.key(row) for rows in live_rows(table, wanted, size) for row in rows.tolist())
+    with disk_errors(folder):
+        write_intent(folder, vectors, chain(keys, dead))
+    done = 0
+    for rows in live_rows(table, wanted, size):
+        part = rows.tolist()
+        add = [table.key(row) for row in part]
+        tags = [tag.tobytes() for tag in table.rows["text"][rows]]
         metadata = [document.metadata for document in texts.all(part)]
-        store.upsert(add[start : start + size], journal.fetch(tags), metadata)
-        check_kept(folder, store, add[start : start + size])
+        texts.let_go()
+        store.upsert(add, journal.fetch(tags), metadata)
+        check_kept(folder, store, add)
+        done += len(part)
         if progress is not None:
-            progress("store", min(start + size, len(rows)), len(rows))
+            progress("store", done, total)
 
 
 def recover(folder: Path, version: Version, store: VectorStore) -> None:
@@ -218,8 +258,9 @@ def recover(folder: Path, version: Version, store: VectorStore) -> None:
     if (found := intended(folder)) is None:
         return
     vectors, named = found
-    keys = [key for key in named if version.table.row_of_key(key) < 0]
     with disk_errors(folder):
-        if keys and vectors == version.manifest.vectors:
-            store.delete(keys)
+        if vectors == version.manifest.vectors:
+            keys = (key for key in named if version.table.row_of_key(key) < 0)
+            while part := list(islice(keys, SLICE_OF_SNAPSHOT)):
+                store.delete(part)
         (folder / INTENT).unlink(missing_ok=True)

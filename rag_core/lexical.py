@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_core.analysis import Analyser
-from rag_core.bm25 import BM25, SCORERS, postings
+from rag_core.bm25 import BM25, SCORERS
+from rag_core.bm25_counts import postings
 from rag_core.errors import MissingExtraError, SpecStringError, UnknownNameError
 from rag_core.factory import SpecString
 from rag_core.filters import compile_where

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rag_core.errors import InvalidArgumentError, RagCoreError
-from rag_core.fusion import Leg, check_method, fuse
+from rag_core.fusion import Leg, check_method, fuse, reading_depth
 from rag_core.protocols import EmbedProvider, Reranker, Retriever, Vectors, VectorStore
 from rag_core.reranking import check_mix, interpolate, rerank_ranking
 from rag_core.stores.identity import check_identity
@@ -61,9 +61,10 @@ class VectorRetriever:
 
 
 class HybridRetriever:
-    """Legs searched to depth ``pool`` each and fused, by reciprocal ranks unless ``fusion`` says otherwise.
+    """Legs searched and fused, by reciprocal ranks of ``pool`` documents each unless ``fusion`` is given.
 
-    ``fusion`` is one of :data:`rag_core.fusion.METHODS`. A leg with a method ``evidence``, as
+    ``fusion`` is one of :data:`rag_core.fusion.METHODS`; :func:`~rag_core.fusion.reading_depth` of it and
+    ``pool`` tells how many documents each leg is asked for. A leg with a method ``evidence``, as
     :class:`~rag_core.bm25.BM25` has one, tells ``adaptive`` what its index knows of the query.
 
     A query on which one leg fails counts as failed: a benchmark that went on with the other leg
@@ -85,7 +86,8 @@ class HybridRetriever:
         if not legs:
             raise InvalidArgumentError("HybridRetriever has no legs; accepted: one or more retrievers")
         check_k(pool)
-        self.legs, self.pool, self.rrf_k, self.weights = list(legs), pool, rrf_k, weights
+        self.legs, self.rrf_k, self.weights = list(legs), rrf_k, weights
+        self.depth = reading_depth(fusion, pool)
         self.fusion, self.degrade = fusion, degrade
         kind = "hybrid" if fusion == "rrf" else f"hybrid {fusion}"
         self.name = f"{kind}({', '.join(leg.name for leg in legs)})"
@@ -93,7 +95,7 @@ class HybridRetriever:
     def search(self, queries: Sequence[Query], k: int, where: Mapping[str, Any] | None = None) -> Run:
         """The best ``k`` of the fused legs."""
         check_k(k)
-        runs = [leg.search(queries, self.pool, where) for leg in self.legs]
+        runs = [leg.search(queries, self.depth, where) for leg in self.legs]
         failed = {query_id: reason for run in runs for query_id, reason in run.failed.items()}
         degraded = {query_id: reason for run in runs for query_id, reason in run.degraded.items()}
         if self.degrade:
@@ -112,8 +114,8 @@ class HybridRetriever:
     def _leg(self, leg: Retriever, query: Query, found: Ranking, where: Mapping[str, Any] | None) -> Leg:
         evidence = getattr(leg, "evidence", None)
         if self.fusion == "rrf" or evidence is None:
-            return Leg(leg.name, found, depth=self.pool, floor=getattr(leg, "floor", None))
-        return Leg(leg.name, found, evidence(query, found, where), self.pool)
+            return Leg(leg.name, found, depth=self.depth, floor=getattr(leg, "floor", None))
+        return Leg(leg.name, found, evidence(query, found, where), self.depth)
 
 
 class RerankedRetriever:

@@ -12,6 +12,7 @@ from rag_core.fusion.scores import convex, relative, zscore
 
 __all__ = [
     "METHODS",
+    "READ",
     "Evidence",
     "Fused",
     "Leg",
@@ -19,19 +20,34 @@ __all__ = [
     "check_method",
     "convex",
     "fuse",
+    "reading_depth",
     "relative",
     "rrf",
     "zscore",
 ]
 
+ADAPTIVE = "adaptive"
 _BY_SCORES: Mapping[str, Callable[[Sequence[Leg], Sequence[float] | None], Fused]] = {
     "relative": relative,
     "zscore": zscore,
     "convex": convex,
-    "adaptive": adaptive,
+    ADAPTIVE: adaptive,
 }
 #: Names that :func:`fuse` takes; the first is the default everywhere.
 METHODS = ("rrf", *_BY_SCORES)
+
+
+#: Documents that ``adaptive`` reads of each list at least: the shape of a shorter one shows less.
+READ = 200
+
+
+def reading_depth(method: str, candidates: int) -> int:
+    """How many documents to ask of each leg where the best ``candidates`` of the fused list go on.
+
+    ``adaptive`` reads :data:`READ` at least, and its weights then decide how many of the candidates come from
+    which leg. The others take ``candidates`` of each; so does a leg alone, for which any other name stands.
+    """
+    return max(candidates, READ) if method == ADAPTIVE else candidates
 
 
 def check_method(method: str) -> None:

@@ -8,18 +8,21 @@ corpus, or in other words than the answer, has little of both. Any other list:
 ``peak² / (2 * SPREAD * ln n)``, ``peak`` being the best of its n scores in standard deviations above their
 mean, and sqrt(2 ln n) what the best of n normal deviates reaches by itself.
 
-**Weights.** In proportion to evidence to the power ``POWER``.
+**Weights.** In proportion to evidence squared. Evidence is a signal measured in its own noise, so that 1 over
+its square is the variance of what a leg says, and estimates are combined by the inverse of their variances.
 
-**Scores.** ``sum over legs of weight * exp(z) / (sum of exp(z) over the leg's list)``, z as made by
-:func:`~rag_core.fusion.legs.standardise`; a document that a leg does not list has the z of its last one (of a
-score of 0 where the list is whole). A leg that singles out one document therefore counts more where it does
-so, and a leg that cannot tell its candidates apart moves little.
+**Scores.** ``sum over legs of weight * exp(z) / (sum of exp(z) over all candidates)``, z as made by
+:func:`~rag_core.fusion.legs.standardise`: each leg spreads its weight over the documents that any leg lists.
+One that it does not list has the z of its last one (of a score of 0 where the list is whole). A leg that
+singles out one document therefore counts more where it does so, and a leg that cannot tell its candidates
+apart moves little.
 
-Nothing is trained at the user's site. The two constants were chosen by leaving out one data set at a time,
-see ``benchmarks/fusion.py``. Sources: Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009,
-for BM25 as log odds; Cronen-Townsend, Zhou and Croft, "Predicting query performance", SIGIR 2002, and Shtok
-and others, "Predicting query performance by query-drift estimation", TOIS 2012, for the shape of a list as a
-sign of its worth; Genest and Zidek, "Combining probability distributions", 1986, for the weighted sum.
+Nothing is trained at the user's site. The one constant was chosen by leaving out one data set at a time, see
+``benchmarks/fusion.py``. Sources: Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009, for
+BM25 as log odds; Cronen-Townsend, Zhou and Croft, "Predicting query performance", SIGIR 2002, and Shtok and
+others, "Predicting query performance by query-drift estimation", TOIS 2012, for the shape of a list as a sign
+of its worth; Cochran, "Problems arising in the analysis of a series of similar experiments", 1937, for
+inverse variances; Genest and Zidek, "Combining probability distributions", 1986, for the weighted sum.
 """
 
 from __future__ import annotations
@@ -29,12 +32,10 @@ from collections.abc import Sequence
 
 from rag_core.fusion.legs import Fused, Leg, checked_weights, combine, standardise
 
-__all__ = ["POWER", "SPREAD", "adaptive"]
+__all__ = ["SPREAD", "adaptive"]
 
 #: Squared, in units of what the best of n normal deviates reaches: the peak of a list that one may trust.
-SPREAD = 3.0
-#: How sharply the weights follow the evidence.
-POWER = 2.0
+SPREAD = 2.0
 
 
 def adaptive(
@@ -42,16 +43,16 @@ def adaptive(
     weights: Sequence[float] | None = None,
     *,
     spread: float = SPREAD,
-    power: float = POWER,
 ) -> Fused:
     """Fuse ``legs`` with weights worked out for this query; the formula stands at the top of this module.
 
     Works on the lists alone and deals with any number of them. An empty list counts nothing; where no list
-    has evidence, all others count the same. Give lists of about 100: in shorter ones shapes show less.
+    has evidence, all others count the same. The constant is meant for lists of
+    :data:`~rag_core.fusion.READ` documents.
 
     Args:
         weights: one per leg, multiplied into those worked out; a leg of weight 0 adds no document.
-        spread, power: the constants; for the benchmark that chooses them.
+        spread: the constant; for the benchmark that chooses it.
 
     Raises:
         InvalidArgumentError: bad ``weights``.
@@ -61,10 +62,11 @@ def adaptive(
     evidence = [_evidence(leg, peak, spread) for leg, (_, _, peak) in zip(legs, made)]
     counted = [weight if len(leg.ranking) else 0.0 for weight, leg in zip(given, legs)]
     best = max((e for e, weight in zip(evidence, counted) if weight), default=0.0)
-    # over the best, so that no power of a tiny number vanishes; without evidence all are alike
-    raw = [w * ((e / best) ** power if best else 1.0) for w, e in zip(counted, evidence)]
+    # over the best, so that no square of a tiny number vanishes; without evidence all are alike
+    raw = [w * ((e / best) ** 2 if best else 1.0) for w, e in zip(counted, evidence)]
     total = math.fsum(raw)
     shares = [value / total if total else 0.0 for value in raw]
+    candidates = len({d for leg, weight in zip(legs, counted) if weight for d in leg.ranking.doc_ids})
     points: list[dict[str, float]] = []
     missing: list[float] = []
     for leg, weight, share, (values, floor, _) in zip(legs, counted, shares, made):
@@ -74,9 +76,10 @@ def adaptive(
             continue
         top = values[0]
         odds = [math.exp(value - top) for value in values]
-        factor = share / math.fsum(odds)
+        unlisted = math.exp(floor - top)
+        factor = share / (math.fsum(odds) + unlisted * (candidates - len(odds)))
         points.append({d: factor * o for d, o in zip(leg.ranking.doc_ids, odds)})
-        missing.append(factor * math.exp(floor - top))
+        missing.append(factor * unlisted)
     reasons = [_reason(leg, peak, e) for leg, (_, _, peak), e in zip(legs, made, evidence)]
     return Fused(
         combine(points, missing),

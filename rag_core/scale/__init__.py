@@ -6,6 +6,7 @@
     work.py        what one worker does with one shard
     engine.py      where workers come from: the protocol, and this process
     ray_engine.py  actors of a Ray cluster
+    ray_wait.py    how long work waits for a node that could take it
     ray_pace.py    the rate budget that they share
     ahead.py       the vectors of an ingest, made by an engine before the writer needs them
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Self
@@ -18,15 +18,12 @@ from rag_core.devices import usable_cpus
 from rag_core.errors import ProviderError, ProviderUnavailableError
 from rag_core.factory import SpecString
 from rag_core.scale.engine import SHARD, EmbedJob, ShardReport, check_shard, check_workers
+from rag_core.scale.ray_wait import RESOURCES, Patience, patiently
+from rag_core.scale.ray_wait import wait_s as seconds_to_wait
 from rag_core.scale.shards import require
 
 __all__ = ["RESOURCES", "RayEngine", "connect", "needed", "workers_for"]
 
-#: Target -> what Ray calls the device, and how a node comes to offer it.
-RESOURCES: Mapping[str, tuple[str, str]] = {
-    "nvidia": ("GPU", "ray start --num-gpus=1 …"),
-    "mlx": ("mlx", "ray start --resources='{\"mlx\": 1}' …"),
-}
 LOCAL_STORE_BYTES = 128 << 20
 #: Names of a node's resources that say how much there is of it, not where it is.
 CPU = "CPU"
@@ -112,7 +109,13 @@ class RayEngine:
     """
 
     def __init__(
-        self, provider: str = "", *, address: str = "", workers: int = 0, shard_texts: int = SHARD
+        self,
+        provider: str = "",
+        *,
+        address: str = "",
+        workers: int = 0,
+        shard_texts: int = SHARD,
+        wait_s: float | None = None,
     ) -> None:
         """Nothing is started before the first shard.
 
@@ -122,12 +125,15 @@ class RayEngine:
             address: of the cluster; empty for that of ``RAY_ADDRESS``, else one on this machine.
             workers: actors; 0: one a device, or one a node for targets without devices.
             shard_texts: texts of a shard, which is what a worker that dies may have to do again.
+            wait_s: seconds to wait for a node while none that is alive could take a worker; None for
+                ``RAG_RAY_WAIT_S``, else 300.
 
         Raises:
             InvalidArgumentError: a number that is not accepted.
         """
         self.provider, self.address, self.workers = provider, address, check_workers(workers)
         self.shard_texts = check_shard(shard_texts)
+        self.wait_s = seconds_to_wait(wait_s)
         self._began: Any = None
 
     def run(self, job: EmbedJob, n_shards: int) -> Iterator[ShardReport]:
@@ -135,7 +141,7 @@ class RayEngine:
 
         Raises:
             MissingExtraError: Ray is not installed.
-            ProviderUnavailableError: no cluster, or no node with the device.
+            ProviderUnavailableError: no cluster, no node with the device, or none left for a worker.
             ProviderError: the cluster broke off.
         """
         from rag_core.scale.ray_pace import PacedWorker, ray_pace
@@ -157,8 +163,9 @@ class RayEngine:
             compute=data.ActorPoolStrategy(size=min(workers, n_shards)),
             **needed(target, cpus),
         )
+        patience = Patience(ray.nodes, needed(target, cpus), self.wait_s)
         try:
-            for row in done.iter_rows():
+            for row in patiently(done.iter_rows(), patience, _stopper(done)):
                 yield report_of(row["report"])
         except ray.exceptions.RayError as error:
             said = str(error).strip().splitlines()[-1]
@@ -176,6 +183,28 @@ class RayEngine:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _stopper(data: Any) -> Callable[[], None]:
+    """What ends the execution of ``data``, from another thread than the one that goes through it.
+
+    Ray has no public call for that; where its own changes, the execution ends with this process.
+    """
+    made: list[Any] = []
+    create = getattr(data, "_create_executor", None)
+    if create is not None:
+
+        def noted() -> Any:
+            made.append(create())
+            return made[-1]
+
+        data._create_executor = noted
+
+    def stop() -> None:
+        for executor in made:
+            executor.shutdown(force=True)
+
+    return stop
 
 
 def _quiet_data() -> Any:

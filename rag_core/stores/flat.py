@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from rag_core.errors import InvalidArgumentError, StoreError
 from rag_core.filters import compile_where
 from rag_core.fingerprint import Fingerprint
-from rag_core.packed import map_array
+from rag_core.packed import let_go, map_array
 from rag_core.protocols import Vectors
 from rag_core.stores.arrayfile import write_parts
 from rag_core.stores.codes import Codes, near_by_codes, write_codes
@@ -288,6 +288,7 @@ class FlatStore:
                 for row in replaced[first:last].tolist():
                     block[row - start] = given[change.replaced[row]]
             yield block
+            let_go(self._vectors)  # it is copied, not kept in memory
         for start in range(0, len(change.added), size):
             yield given[list(change.added[start : start + size])]
 

@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_core.packed import PackedStrings, packed
+from rag_core.packed import PackedStrings, let_go, packed
 from rag_core.stores.arrayfile import map_arrays, write_parts
 
 __all__ = ["Change", "FlatRows"]
@@ -144,6 +144,7 @@ class FlatRows:
         order = np.argsort(hashes, kind="stable")
         write_parts(stream, hashes.shape, np.uint64, [hashes[order]])
         write_parts(stream, places.shape, np.int64, [places[order]])
+        let_go(self._places)  # one mapping holds all arrays
 
 
 def _hashes(encoded: Sequence[bytes]) -> NDArray[np.uint64]:
@@ -180,6 +181,7 @@ def _splice(
             stop = int(starts[last - 1] + sources[last - 1])
             for at in range(int(starts[first]), stop, COPIED_BYTES):
                 yield blob[at : min(stop, at + COPIED_BYTES)]
+                let_go(blob)
         if added:
             yield np.frombuffer(b"".join(added), np.uint8)
 

@@ -41,6 +41,8 @@ STALE_SHARE = 0.1
 MOST_PARTS = 8
 #: Commits after which small files are joined and old versions deleted.
 TIDY_AFTER = 50
+#: What a scan reads ahead. LanceDB's own 2 GiB would take in all of a table that is joined or looked through.
+READ_AHEAD_BYTES = 1 << 24
 #: A reader may go on with the version it began with for this long.
 KEPT_VERSIONS = timedelta(hours=1)
 
@@ -100,6 +102,8 @@ class LanceStore(BackedStore):
     _table: Any
     _index: str
     _commits: int
+    #: Version of the table after the last write here, and an id that none in it is above.
+    _highest: tuple[int, str] | None = None
 
     @classmethod
     def _settings(cls, options: Mapping[str, str]) -> dict[str, Any]:
@@ -114,6 +118,7 @@ class LanceStore(BackedStore):
     def _require(cls) -> Any:
         # else it warns of every table that is new; it reads this when it is imported
         os.environ.setdefault("LANCEDB_LOG", "error")
+        os.environ.setdefault("LANCE_DEFAULT_IO_BUFFER_SIZE", str(READ_AHEAD_BYTES))
         return super()._require()
 
     def _create(self) -> None:
@@ -188,12 +193,23 @@ class LanceStore(BackedStore):
             pa.FixedSizeListArray.from_arrays(flat, self._identity.dim),
         ]
         batch = pa.table(columns, schema=_schema(self._identity.dim))
-        merge = self._table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-        self._guarded("write", merge.execute, batch)
+        highest = self._highest_id()
+        if highest is not None and min(ids) > highest:  # a join with all ids that are there costs more
+            self._guarded("write", self._table.add, batch)
+        else:
+            merge = self._table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+            self._guarded("write", merge.execute, batch)
         self._commits += 1
         self._care_for_index()
         if self._commits % TIDY_AFTER == 0:
             self._guarded("tidy", self._table.optimize, cleanup_older_than=KEPT_VERSIONS)
+        self._highest = None if highest is None else (self._table.version, max(highest, *ids))
+
+    def _highest_id(self) -> str | None:
+        """An id that none here is above; None where that is not known, as another may have written."""
+        if self._highest is not None and self._highest[0] == self._table.version:
+            return self._highest[1]
+        return "" if self._count() == 0 else None
 
     def _remove(self, ids: list[str]) -> int:
         removed = 0

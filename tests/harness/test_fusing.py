@@ -13,7 +13,7 @@ from harness.leg_lists import LegLists, legs_file
 from harness.results import CellKey
 from harness.stages import Job, Timed
 from rag_core.analysis import Analyser
-from rag_core.fusion import Leg, fuse
+from rag_core.fusion import READ, Leg, fuse, rrf
 from rag_core.lexical import get_lexical
 from rag_core.types import Document, Query, Ranking
 
@@ -72,12 +72,14 @@ def test_fused_lists_are_those_of_the_library_and_pay_for_the_evidence() -> None
     lexical.evidence_s = [10.0, 20.0]
     out = fuse_lists(this, near(), lexical, "adaptive")
     legs = (
-        Leg("vector", near().rankings["q1"].top(2), depth=2, floor=-1.0),
-        Leg("bm25", lexical.timed.rankings["q1"], lexical.evidence["q1"], 2),
+        Leg("vector", near().rankings["q1"], depth=READ, floor=-1.0),
+        Leg("bm25", lexical.timed.rankings["q1"], lexical.evidence["q1"], READ),
     )
     assert out.timed.rankings["q1"] == fuse(legs, "adaptive").ranking
     assert [[int(s) for s in row] for row in out.timed.samples_s] == [[10, 20], [10, 20]]
     assert set(out.settings["mean_weights"]) == {"vector", "bm25"}
+    by_ranks = fuse_lists(this, near(), lexical, "rrf").timed.rankings["q1"]
+    assert by_ranks == rrf([near().rankings["q1"].top(2), lexical.timed.rankings["q1"].top(2)])
 
 
 def test_a_query_that_failed_in_a_leg_fails() -> None:

@@ -99,6 +99,34 @@ def test_o38_a_node_that_dies_hands_its_cells_to_another(
     assert figures(document) == figures(here[0])
 
 
+def test_a_cell_that_no_node_is_left_for_says_so_and_a_rerun_measures_it(
+    cluster: Any, here: tuple[ResultDocument, Path], tmp_path: Path
+) -> None:
+    from harness.ray_jobs import RayJobs
+
+    killed: list[Any] = []
+
+    def on_event(event: Event) -> None:
+        if event.kind == "cell" and not killed:
+            killed.append(cluster.node)
+            cluster.remove_node(cluster.node, allow_graceful=False)
+
+    with RayJobs(cluster.address, wait_s=2) as engine:
+        document = run(SPEC, tmp_path / "out", on_event=on_event, engine=engine)
+    kept = [cell for cell in document.cells if cell.status == "ok"]
+    reasons = [cell.reason or "" for cell in document.cells if cell.status == "failed"]
+    assert kept
+    assert len(reasons) == len(document.cells) - len(kept) > 0
+    assert all("in 2 s no node had what the work asks for, CPU 1" in reason for reason in reasons)
+    assert all("1 alive: one with nothing; add a node" in reason for reason in reasons)
+    cluster.node = cluster.add_node(num_cpus=2, object_store_memory=80 << 20)
+    events: list[Event] = []
+    with RayJobs(cluster.address) as engine:
+        again = run(SPEC, tmp_path / "out", on_event=events.append, engine=engine)
+    assert figures(again) == figures(here[0])
+    assert {event.label for event in events if event.kind == "kept"} >= {cell.key.cell_id for cell in kept}
+
+
 def test_a_cell_that_fails_on_its_node_says_why(cluster: Any, tmp_path: Path) -> None:
     from harness.ray_jobs import RayJobs
 

@@ -350,7 +350,7 @@ def test_every_fusion_method_has_a_hybrid_cell(data: Path, tmp_path: Path) -> No
     ]
     assert document.baseline == cells["hybrid", "rrf"].key.cell_id
     adaptive = cells["hybrid", "adaptive"]
-    assert adaptive.settings["fusion"] == {"method": "adaptive", "weights": None}
+    assert adaptive.settings["fusion"] == {"method": "adaptive", "weights": None, "depth": 200}
     assert sum(adaptive.settings["mean_weights"].values()) == pytest.approx(1, abs=1e-3)
     assert cells["hybrid", "rrf"].settings["fusion"] == {"method": "rrf", "k": 60.0, "weights": None}
     assert "mean_weights" not in cells["hybrid", "rrf"].settings

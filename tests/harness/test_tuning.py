@@ -9,7 +9,7 @@ from harness.leg_lists import LegLists
 from harness.tune_grid import DEFAULT, Setting, grid, values_of
 from harness.tuning import LEAST, distinct, tune
 from rag_core.errors import InvalidArgumentError
-from rag_core.fusion import Leg, fuse
+from rag_core.fusion import Leg, fuse, rrf
 from rag_core.types import Ranking
 
 METRIC = "ndcg@10"
@@ -74,17 +74,18 @@ def test_nearly_equal_texts_are_one_query() -> None:
 
 def test_values_are_those_of_the_library_and_a_group_counts_its_mean() -> None:
     found, grades = lists(4, 0.5, 0.5)
-    settings = [Setting("zscore", (2.0, 1.0), 20), Setting("bm25")]
+    settings = [Setting("adaptive", (2.0, 1.0), 20), Setting("bm25"), Setting(pool=20)]
     values = values_of(found, [["q000", "q002"], ["q001"], ["q003"]], grades, METRIC, settings)
     single = values_of(found, [["q000"], ["q002"]], grades, METRIC, settings)
     assert values[0] == pytest.approx(single.mean(axis=0))
     legs = (
-        Leg("vector", found.vector["q000"].top(20), depth=20, floor=-1.0),
-        Leg("bm25", found.bm25["q000"].top(20), depth=20),
+        Leg("vector", found.vector["q000"], depth=100, floor=-1.0),
+        Leg("bm25", found.bm25["q000"], depth=100),
     )
-    ranking = fuse(legs, "zscore", weights=(2.0, 1.0)).ranking
-    place = ranking.doc_ids.index("d0-0") + 1
-    assert single[0, 0] == pytest.approx(1 / np.log2(place + 1) if place <= 10 else 0.0)
+    by_ranks = rrf([leg.ranking.top(20) for leg in legs])
+    for column, ranking in ((0, fuse(legs, "adaptive", weights=(2.0, 1.0)).ranking), (2, by_ranks)):
+        place = ranking.doc_ids.index("d0-0") + 1
+        assert single[0, column] == pytest.approx(1 / np.log2(place + 1) if place <= 10 else 0.0)
 
 
 def test_a_query_that_failed_counts_zero() -> None:
@@ -101,6 +102,8 @@ def test_the_grid_begins_with_the_default_and_widens(depth: int) -> None:
     assert [width[0] for width in widths] == [0, 0, 0]
     assert len(widths[0]) < len(widths[1]) <= len(widths[2]) == len(settings)
     assert all(s.pool <= depth for s in settings[1:])
+    read = [(s.method, s.weights, s.k, min(s.depth, depth)) for s in settings if not s.is_leg]
+    assert len(set(read)) == len(read)
     assert {"vector", "bm25"} <= {settings[place].method for place in widths[0]}
 
 

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_core.analysis import Analyser
-from rag_core.bm25 import BM25, postings
+from rag_core.bm25 import BM25
+from rag_core.bm25_counts import postings
 from rag_core.errors import InvalidArgumentError, MissingExtraError, StoreError, UnknownNameError
 from rag_core.types import Document, Query
 
@@ -120,7 +121,7 @@ def test_blocks_do_not_change_the_postings(texts: list[list[int]], block: int) -
     lengths = np.array([len(text) for text in texts], np.int32)
     whole = postings(ids, lengths, 10, 1.2, 0.75)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rag_core.bm25.BLOCK", block)
+        patch.setattr("rag_core.bm25_counts.BLOCK", block)
         parts = postings(ids, lengths, 10, 1.2, 0.75)
     assert all(np.array_equal(whole[name], parts[name]) for name in whole)
     expected = [sorted({i for i, text in enumerate(texts) if term in text}) for term in range(10)]
@@ -292,15 +293,17 @@ def test_a_killed_save_leaves_the_old_index_or_the_new_one(tmp_path: Path, at: i
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_an_index_without_the_largest_impacts_opens(tmp_path: Path) -> None:
-    """Earlier versions did not write them."""
+@pytest.mark.parametrize("missing", ["maxima.npy", "terms.places.npy"])
+def test_an_index_of_an_earlier_version_opens(missing: str, tmp_path: Path) -> None:
+    """Which had neither the largest impacts nor a hash table."""
     index = BM25.build(corpus("a b", "b b c", "c"), RAW)
     index.save(tmp_path)
-    (maxima,) = tmp_path.glob("*/maxima.npy")
-    maxima.unlink()
+    (file,) = tmp_path.glob(f"*/{missing}")
+    file.unlink()
     again = BM25.open(tmp_path)
     assert again._postings.maxima.tolist() == index._postings.maxima.tolist()
-    assert again.top("a b c", 5) == index.top("a b c", 5)
+    for text in ("a b c", "c", "d", ""):
+        assert again.top(text, 5) == index.top(text, 5)
 
 
 def test_the_engine_is_chosen_and_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -72,15 +72,16 @@ def test_adaptive_weights_by_hand() -> None:
     scores = near.ranking.scores
     mean = sum(scores) / 100
     peak = (scores[0] - mean) / math.sqrt(sum((s - mean) ** 2 for s in scores) / 100)
-    evidence = (peak**2 / (6 * math.log(100)), 0.5 * 6 / math.log(1000))
+    evidence = (peak**2 / (4 * math.log(100)), 0.5 * 6 / math.log(1000))
     total = evidence[0] ** 2 + evidence[1] ** 2
     assert fused.weights == pytest.approx((evidence[0] ** 2 / total, evidence[1] ** 2 / total))
 
 
-def test_adaptive_scores_are_shares_of_each_list() -> None:
+def test_adaptive_spreads_the_weight_of_each_leg_over_all_candidates() -> None:
     fused = adaptive([noisy(peak=1.0), words(0.4, 200, v003=3.0, w1=3.0)])
-    for points, weight in zip(fused.points, fused.weights):
-        assert math.fsum(points.values()) == pytest.approx(weight)
+    assert len(fused.ranking) == 101
+    for points, missing, weight in zip(fused.points, fused.missing, fused.weights):
+        assert math.fsum(points.values()) + missing * (101 - len(points)) == pytest.approx(weight)
     for hit in fused.ranking:
         assert sum(fused.parts(hit.doc_id).values()) == pytest.approx(hit.score)
 

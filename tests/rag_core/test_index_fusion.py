@@ -6,7 +6,7 @@ import pytest
 
 from rag_core import Document, Query, get_embedder
 from rag_core.errors import UnknownNameError
-from rag_core.fusion import METHODS, Leg, fuse
+from rag_core.fusion import METHODS, READ, Leg, fuse, reading_depth
 from rag_core.index import Index
 
 DOCUMENTS = [
@@ -29,18 +29,33 @@ def test_every_method_is_that_of_the_library(
 ) -> None:
     text, pool = "night ferry port", 3
     result = index.hybrid_search(text, candidate_pool=pool, where=where, fusion=method)
-    query = Query("q", text)
+    query, depth = Query("q", text), reading_depth(method, pool)
     version = index._version
-    words = version.bm25.search([query], pool, where).rankings["q"]
-    near = version.store.search(get_embedder("fake").embed([text], role="query")[0], pool, where)
+    words = version.bm25.search([query], depth, where).rankings["q"]
+    near = version.store.search(get_embedder("fake").embed([text], role="query")[0], depth, where)
     legs = (
-        Leg("vector", near, depth=pool, floor=-1.0),
-        Leg("bm25", words, version.bm25.evidence(query, words, where), pool),
+        Leg("vector", near, depth=depth, floor=-1.0),
+        Leg("bm25", words, version.bm25.evidence(query, words, where), depth),
     )
     expected = fuse(legs, method)
     assert tuple(hit.document.doc_id for hit in result) == expected.ranking.doc_ids
     assert tuple(hit.score for hit in result) == expected.ranking.scores
     assert result.fusion == expected.describe()
+
+
+def test_the_reranker_gets_its_pool_whatever_the_legs_are_asked_for(index: Index) -> None:
+    seen: list[int] = []
+
+    class Counting:
+        def rerank(self, query: str, documents: list[str]) -> list[float]:
+            seen.append(len(documents))
+            return [float(len(text)) for text in documents]
+
+    for method in METHODS:
+        result = index.hybrid_search("night ferry port", candidate_pool=1, fusion=method, reranker=Counting())
+        # rank fusion reads one of each leg; a method by scores all four
+        assert len(result) == (len(index) if reading_depth(method, 1) == READ else 2)
+    assert seen == [1] * len(METHODS)
 
 
 @pytest.mark.parametrize("method", METHODS)

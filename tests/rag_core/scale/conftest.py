@@ -110,3 +110,20 @@ def corpus(tmp_path: Path) -> Path:
     (folder / "all.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (folder / "more.md").write_text("# Ports\n\nShips sail.\n")
     return folder
+
+
+@pytest.fixture
+def cluster_of_one(diary: Diary) -> Iterator[Any]:
+    """A head that embeds nothing, and one node; not with ``cluster`` in one module."""
+    cluster_utils = pytest.importorskip("ray.cluster_utils")
+    import ray
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        head = {"num_cpus": 0, "object_store_memory": 80 << 20, "include_dashboard": False}
+        found = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
+        found.node = found.add_node(num_cpus=2, object_store_memory=80 << 20)
+        ray.init(address=found.address, log_to_driver=False, logging_level="ERROR")
+        yield found
+        ray.shutdown()
+        found.shutdown()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rag_core.fingerprint import Fingerprint
-from rag_core.stores import create_store
+from rag_core.stores import create_store, open_store
 from rag_core.stores.lancedb import MOST_PARTS
 
 pytestmark = pytest.mark.stores_external
@@ -34,3 +34,20 @@ def test_parts_are_bounded_and_nothing_is_lost(tmp_path: Path) -> None:
     queries = rng.standard_normal((20, DIM)).astype(np.float32)
     hits = [len({*store.search(q, 10).doc_ids} & {*exact.search(q, 10).doc_ids}) for q in queries]
     assert np.mean(hits) >= 9.5
+
+
+def test_rows_above_all_others_are_appended_and_all_others_replaced(tmp_path: Path) -> None:
+    """What another object has written in between is seen: nothing stands twice."""
+    rows, identity = np.eye(DIM, dtype=np.float32), Fingerprint("fake", "m", "1", DIM, "fp32", "mean")
+    one = create_store("lancedb", tmp_path / "s", identity)
+    other = open_store("lancedb", tmp_path / "s", identity)
+    one.upsert(["a", "b"], rows[:2])
+    one.upsert(["c"], rows[2:3])
+    other.upsert(["d"], rows[3:4])
+    one.upsert(["d", "e"], rows[4:6])
+    one.upsert(["c", "f"], rows[6:8])
+    one.delete(["f"])
+    one.upsert(["f"], rows[8:9])
+    assert one.count() == 6
+    found = one.vectors_of(["a", "b", "c", "d", "e", "f"])  # type: ignore[attr-defined]
+    assert found.argmax(1).tolist() == [0, 1, 6, 4, 5, 8]
