@@ -9,9 +9,9 @@ least cosine to fp32 on texts of 5 to 140 words):
   take as long: 0.9991 and 0.9985; of 128 gain a tenth and fall further, 4-bit blocks to 0.88;
 * ``DynamicQuantizeMatMul`` per channel: 4 and 2.3 times as fast, but cosine 0.985, and one scale for a
   whole call, so that a text depends on its neighbours;
-* a scale per token (:mod:`providers._bert_rows`): 4.9 times as fast on one query, but 0.991, 0.997 with
-  outliers moved into the weights, and any one of its four products alone takes it below 0.9993: no text
-  depends on another, but it is not fp32's equal here as it is for e5-small;
+* rows of 8 bits with a scale per token: 4.9 times as fast on one query, but 0.991, 0.997 with outliers moved
+  into the weights, and any one of its four products alone takes it below 0.9993: no text depends on another,
+  but it is not fp32's equal here as such rows (:mod:`providers._bert_rows`) are for e5-small;
 * the fused ``Attention`` is no faster than one joined product and ``MultiHeadAttention``; the fused
   SkipLayerNormalization took ten times as long as a sum and a LayerNormalization, and the node ``Sum`` is
   there because ``Add`` would be fused into it again.
@@ -69,7 +69,6 @@ class Graph:
     def __init__(self) -> None:
         self.nodes: list[bytes] = []
         self.tensors: list[bytes] = []
-        self._has_middles = False
 
     def add(self, kind: str, inputs: Sequence[str], output: str, domain: str = "", **attributes: Any) -> str:
         """A node with one output, whose name is answered."""
@@ -80,17 +79,6 @@ class Graph:
         """``values`` under ``name``, which is answered."""
         self.tensors.append(onnx.tensor(name, values))
         return name
-
-    def middles(self) -> str:
-        """128 for each token, uint8 (batch, tokens, 1): the zero of signed rows."""
-        if not self._has_middles:
-            self._has_middles = True
-            middle = self.constant("middle", np.full(1, 128, np.uint8))
-            axis = self.constant("middle.axis", np.array([2], np.int64))
-            self.add("Unsqueeze", ["input_ids", axis], "middles.ids")
-            self.add("Shape", ["middles.ids"], "middles.shape")
-            self.add("Expand", [middle, "middles.shape"], "middles")
-        return "middles"
 
     def blocks(
         self, source: str, output: str, weights: NDArray[np.uint8], scales: NDArray[np.float32],
@@ -248,6 +236,47 @@ def inputs_of_products(shape: BertShape) -> list[str]:
     return ["hidden", *(f"layer{n}.{part}" for n in layers for part in parts)][:-1]
 
 
+def embedded(graph: Graph, source: Source) -> list[str]:
+    """Add the look-ups of ``input_ids`` and of the positions; answers the names of what is to be summed."""
+    word = source.words(graph)
+    places = source.floats(f"{EMBEDDINGS}position_embeddings.weight")[source.shape.first_position :]
+    places = places + source.floats(f"{EMBEDDINGS}token_type_embeddings.weight")[0]
+    graph.add("Shape", ["input_ids"], "length", start=1, end=2)
+    start = graph.constant("zero", np.zeros(1, np.int64))
+    return [word, graph.add("Slice", [graph.constant("places", places), start, "length", start], "place")]
+
+
+def norm(
+    graph: Graph, source: Source, inputs: Sequence[str], output: str, of: str,
+    less: NDArray[np.float32] | None = None,
+) -> str:  # fmt: skip
+    """The sum of ``inputs`` through the layer normalisation ``of``, minus ``less`` (dim,)."""
+    total = graph.add("Sum", inputs, f"{output}.sum")
+    weight, bias = (source.floats(f"{of}.{part}") for part in ("weight", "bias"))
+    scales = [
+        graph.constant(f"{output}.weight", weight),
+        graph.constant(f"{output}.bias", bias if less is None else bias - less),
+    ]
+    return graph.add("LayerNormalization", [total, *scales], output, epsilon=source.shape.epsilon)
+
+
+def model_of(
+    name: str, graph: Graph, shape: BertShape, watched: Sequence[str] = (), opset: int = OPSET,
+    ir_version: int = IR_VERSION,
+) -> bytes:  # fmt: skip
+    """``graph``, which makes ``last_hidden_state``, as a model: see :func:`encoder_graph`."""
+    sizes = ("batch", "tokens")
+    return onnx.model(
+        name, graph.nodes, graph.tensors,
+        [onnx.value_info(each, onnx.INT64, sizes) for each in ("input_ids", "attention_mask")],
+        [
+            onnx.value_info(OUTPUT, onnx.FLOAT, (*sizes, shape.dim)),
+            *(onnx.value_info(each, onnx.FLOAT, (*sizes, f"{each}.width")) for each in watched),
+        ],
+        {"": opset, CONTRIB: 1}, ir_version,
+    )  # fmt: skip
+
+
 def encoder_graph(name: str, source: Source, watched: Sequence[str] = ()) -> bytes:
     """The encoder as an ONNX model; ``watched`` names what else it answers, each (batch, tokens, width).
 
@@ -256,22 +285,7 @@ def encoder_graph(name: str, source: Source, watched: Sequence[str] = ()) -> byt
     https://arxiv.org/abs/1810.04805, queries, keys and values in one product.
     """
     shape, graph = source.shape, Graph()
-    first = shape.first_position
-
-    def norm(inputs: list[str], output: str, of: str) -> str:
-        total = graph.add("Sum", inputs, f"{output}.sum")
-        scales = [
-            graph.constant(f"{output}.{part}", source.floats(f"{of}.{part}")) for part in ("weight", "bias")
-        ]
-        return graph.add("LayerNormalization", [total, *scales], output, epsilon=shape.epsilon)
-
-    word = source.words(graph)
-    places = source.floats(f"{EMBEDDINGS}position_embeddings.weight")[first:]
-    places = places + source.floats(f"{EMBEDDINGS}token_type_embeddings.weight")[0]
-    graph.add("Shape", ["input_ids"], "length", start=1, end=2)
-    start = graph.constant("zero", np.zeros(1, np.int64))
-    place = graph.add("Slice", [graph.constant("places", places), start, "length", start], "place")
-    hidden = norm([word, place], "hidden", f"{EMBEDDINGS}LayerNorm")
+    hidden = norm(graph, source, embedded(graph, source), "hidden", f"{EMBEDDINGS}LayerNorm")
     mask = graph.add("Cast", ["attention_mask"], "mask", to=INT32)
     kind, domain = ACTIVATIONS[shape.activation]
     for n in range(shape.layers):
@@ -284,26 +298,18 @@ def encoder_graph(name: str, source: Source, watched: Sequence[str] = ()) -> byt
             "MultiHeadAttention", [*three, "", mask], f"{at}.mixed", CONTRIB, num_heads=shape.heads
         )
         attended = source.linear(graph, mixed, f"{at}.out", [f"{of}attention.output.dense"])
-        hidden = norm([attended, hidden], f"{at}.attended", f"{of}attention.output.LayerNorm")
+        attention = [attended, hidden]
+        hidden = norm(graph, source, attention, f"{at}.attended", f"{of}attention.output.LayerNorm")
         inner = source.linear(graph, hidden, f"{at}.inner", [f"{of}intermediate.dense"])
         active = graph.add(kind, [inner], f"{at}.active", domain)
         outer = source.linear(graph, active, f"{at}.outer", [f"{of}output.dense"])
         is_last = n == shape.layers - 1 and source.order is None
         name_of_hidden = OUTPUT if is_last else f"{at}.hidden"
-        hidden = norm([outer, hidden], name_of_hidden, f"{of}output.LayerNorm")
+        hidden = norm(graph, source, [outer, hidden], name_of_hidden, f"{of}output.LayerNorm")
     if source.order is not None:
         back = graph.constant("back", np.argsort(source.order))
         graph.add("Gather", [hidden, back], OUTPUT, axis=2)
-    sizes = ("batch", "tokens")
-    return onnx.model(
-        name, graph.nodes, graph.tensors,
-        [onnx.value_info(each, onnx.INT64, sizes) for each in ("input_ids", "attention_mask")],
-        [
-            onnx.value_info(OUTPUT, onnx.FLOAT, (*sizes, shape.dim)),
-            *(onnx.value_info(each, onnx.FLOAT, (*sizes, f"{each}.width")) for each in watched),
-        ],
-        {"": OPSET, CONTRIB: 1}, IR_VERSION,
-    )  # fmt: skip
+    return model_of(name, graph, shape, watched)
 
 
 def once(name: str, digest: str, make: Callable[[], bytes], version: int = CONVERTER) -> Path | bytes:

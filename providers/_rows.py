@@ -33,19 +33,23 @@ class Row(NamedTuple):
 
 
 def batches_by_length(
-    lengths: Sequence[int], token_budget: int = TOKEN_BUDGET, multiple: int = 1, batch_size: int = 0
-) -> list[list[int]]:
+    lengths: Sequence[int], token_budget: int = TOKEN_BUDGET, multiple: int = 1, batch_size: int = 0,
+    padding: int | None = None,
+) -> list[list[int]]:  # fmt: skip
     """Positions grouped so that rows of like length share a call, the longest first.
 
     A group holds ``batch_size`` rows, or without one as many as fit ``token_budget`` once padded to its
-    longest (rounded up to ``multiple``), at least one.
+    longest (rounded up to ``multiple``) and take at most ``padding`` tokens more for it, at least one.
     """
     groups: list[list[int]] = []
     longest = 0
     for position in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
-        if groups and (
-            len(groups[-1]) < batch_size if batch_size else longest * (len(groups[-1]) + 1) <= token_budget
-        ):
+        if groups and batch_size:
+            fits = len(groups[-1]) < batch_size
+        else:
+            is_like = padding is None or longest - lengths[position] <= padding
+            fits = bool(groups) and is_like and longest * (len(groups[-1]) + 1) <= token_budget
+        if fits:
             groups[-1].append(position)
         else:
             groups.append([position])
@@ -65,14 +69,17 @@ class RowRunner:
         token_budget: tokens of one call, padding included; 0 gives every row a call of its own.
         batch_size: rows of one call in place of the budget; 0 for the budget.
         multiple: rows are padded to a multiple of this many tokens.
+        padding: tokens that a row may be padded by to share a call, where the budget holds; None for any.
     """
 
     def __init__(
-        self, call: Call, threads: int, token_budget: int = TOKEN_BUDGET, pad: int = 0, multiple: int = 1
-    ) -> None:
+        self, call: Call, threads: int, token_budget: int = TOKEN_BUDGET, pad: int = 0, multiple: int = 1,
+        padding: int | None = None,
+    ) -> None:  # fmt: skip
         """``pad``: the token id that fills short rows."""
         self._call, self._pad = call, pad
         self.threads, self.token_budget, self.multiple, self.batch_size = threads, token_budget, multiple, 0
+        self.padding = padding
         self._workers: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
 
@@ -83,7 +90,7 @@ class RowRunner:
             Exception: whatever the call raises.
         """
         lengths = [len(row.ids) for row in rows]
-        groups = batches_by_length(lengths, self.token_budget, self.multiple, self.batch_size)
+        groups = batches_by_length(lengths, self.token_budget, self.multiple, self.batch_size, self.padding)
         work = [[rows[i] for i in group] for group in groups]
         is_serial = len(work) <= 1 or self.threads == 1
         answers = [self._group(w) for w in work] if is_serial else self._pool().map(self._group, work)

@@ -3,174 +3,189 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from providers import EMBEDDERS
+from providers import EMBEDDERS, _bert_rows
 from providers import _onnx_write as onnx
-from providers._bert_onnx import (
-    CONTRIB,
-    IR_VERSION,
-    OPSET,
-    Floats,
-    Graph,
-    encoder_graph,
-    inputs_of_products,
-    source_of,
+from providers._bert_onnx import CONTRIB, IR_VERSION, OPSET, Floats, Graph, encoder_graph, source_of
+from providers._bert_rows import (
+    Product,
+    Ranges,
+    measure,
+    rows_graph,
+    smoothing,
+    takes_lengths,
+    watched,
 )
-from providers._bert_rows import LEAST, loudness, row_product, smoothing
-from providers._bert_weights import read_bert
+from providers._bert_weights import BertWeights, read_bert
 from rag_core.errors import MissingExtraError
 
 SPEC = EMBEDDERS[0]
+#: Texts to measure on and texts to answer, of the tiny encoder's 40 words.
+MEASURED = [[1, 8, 30, 2], [1, 9, 2] * 200, [1, *range(5, 40), 2], [1, 7, 9, 30, 2], [1, 5, 2]]
+IDS = np.array([[1, 7, 9, 30, 2], [1, 5, 2, 0, 0]])
+MASK = np.array([[1] * 5, [1] * 3 + [0] * 2])
 
 
 class Rows(Floats):
-    """A BERT's matrices as 8-bit rows."""
+    """A BERT's matrices, each for itself."""
 
-    def __init__(self, weights, loud) -> None:
-        super().__init__(weights)
-        self._loud = loud
-
-    def linear(self, graph, source, output, names):
-        weights, bias = (
-            np.concatenate([self.floats(f"{name}.{part}") for name in names]) for part in ("weight", "bias")
-        )
-        least = LEAST[self.shape.activation] if output.endswith(".outer") else None
-        return row_product(graph, source, output, weights, bias, self._loud, least)
+    def matrix(self, name):
+        return self.floats(f"{name}.weight"), self.floats(f"{name}.bias")
 
 
-WIDTH, OUT = 64, 24
+def _measured(weights: BertWeights) -> Ranges:
+    model = encoder_graph("tiny", source_of(weights, "fp32"), watched(weights.shape))
+    return measure(SPEC, model, weights.shape, MEASURED)
 
 
-def _product(rows: np.ndarray, weights: np.ndarray, bias: np.ndarray, **options) -> np.ndarray:
+def _answer(model: bytes, rows: slice = slice(2), length: int = 5) -> np.ndarray:
     runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    feed = {"input_ids": IDS[rows, :length], "attention_mask": MASK[rows, :length]}
+    return session.run(["last_hidden_state"], feed)[0]
+
+
+def _cosines(found: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    norms = np.linalg.norm(found, axis=-1) * np.linalg.norm(exact, axis=-1)
+    return ((found * exact).sum(-1) / norms)[MASK == 1]
+
+
+def test_a_product_is_right_to_the_rounding_of_its_weights() -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    rng = np.random.default_rng(1)
+    weights = rng.normal(0, 0.1, (24, 64)).astype(np.float32)
+    weights[3] = 0
+    bias = rng.normal(0, 1, 24).astype(np.float32)
+    rows = rng.integers(0, 256, (2, 5, 64)).astype(np.uint8)
     graph = Graph()
-    row_product(graph, "x", "y", weights, bias, options.pop("loud", {}), **options)
-    sizes = ("batch", "tokens")
+    product = Product.of(weights, np.zeros(64, np.float32))
+    assert not product.lost.any()
+    product.add(graph, "rows", "y", 0.02, 100, bias)
     model = onnx.model(
-        "product", graph.nodes, graph.tensors,
-        [onnx.value_info("x", onnx.FLOAT, (*sizes, WIDTH)), onnx.value_info("input_ids", onnx.INT64, sizes)],
-        [onnx.value_info("y", onnx.FLOAT, (*sizes, OUT))],
-        {"": OPSET, CONTRIB: 1}, IR_VERSION,
+        "product", graph.nodes, graph.tensors, [onnx.value_info("rows", 2, ("batch", "tokens", 64))],
+        [onnx.value_info("y", onnx.FLOAT, ("batch", "tokens", 24))], {"": OPSET, CONTRIB: 1}, IR_VERSION,
     )  # fmt: skip
     session = runtime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    feed = {"x": rows, "input_ids": np.zeros(rows.shape[:2], np.int64)}
-    (answer,) = session.run(None, {entry.name: feed[entry.name] for entry in session.get_inputs()})
-    return answer
+    found = session.run(None, {"rows": rows})[0]
+    exact = (rows.astype(np.float64) - 100) * 0.02 @ weights.T
+    assert np.linalg.norm(found - bias - exact) < 0.01 * np.linalg.norm(exact)
+    np.testing.assert_allclose(found[..., 3], np.broadcast_to(bias[3], (2, 5)), rtol=1e-6)
 
 
-def _case(seed: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    rows = rng.normal(0, 1, (2, 5, WIDTH)).astype(np.float32)
-    return rows, rng.normal(0, 0.1, (OUT, WIDTH)).astype(np.float32), rng.normal(0, 1, OUT).astype(np.float32)
-
-
-def _error(found: np.ndarray, rows: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> float:
-    exact = rows.astype(np.float64) @ weights.T
-    return float(np.linalg.norm(found - bias - exact) / np.linalg.norm(exact))
-
-
-def test_a_product_is_right_to_the_rounding_of_its_factors() -> None:
-    rows, weights, bias = _case()
-    assert _error(_product(rows, weights, bias), rows, weights, bias) < 0.02
-
-
-def test_each_token_has_a_scale_of_its_own() -> None:
-    rows, weights, bias = _case()
-    alone = _product(rows[:, :1], weights, bias)
-    rows[:, 1:] *= 1000
-    beside = _product(rows, weights, bias)
-    np.testing.assert_array_equal(beside[:, :1], alone)
-
-
-def test_a_token_of_zeros_is_the_bias() -> None:
-    rows, weights, bias = _case()
-    rows[0, 2] = 0
-    np.testing.assert_allclose(_product(rows, weights, bias)[0, 2], bias, atol=1e-6)
-
-
-def test_what_never_falls_far_below_zero_takes_all_steps() -> None:
-    rows, weights, bias = _case()
-    rows = np.maximum(rows, -0.17)
-    signed = _error(_product(rows, weights, bias), rows, weights, bias)
-    moved = _error(_product(rows, weights, bias, least=-0.1701), rows, weights, bias)
-    positive = np.maximum(rows, 0)
-    rectified = _error(_product(positive, weights, bias, least=0.0), positive, weights, bias)
-    assert moved < 0.8 * signed
-    assert rectified < 0.8 * signed
-
-
-def test_a_loud_channel_does_not_drown_the_others() -> None:
-    rows, weights, bias = _case()
-    rows[:, :, 7] *= 40
-    loud = {"x": np.abs(rows).max(axis=(0, 1))}
-    # the loud channel itself must not make up for what the quiet ones lose
-    weights[:, 7] *= 0.01
-    plain = _error(_product(rows, weights, bias), rows, weights, bias)
-    smooth = _error(_product(rows, weights, bias, loud=loud), rows, weights, bias)
-    assert smooth < plain / 4
-
-
-def test_what_the_loudest_channel_loses_to_rounding_is_mended() -> None:
-    rows, weights, bias = _case()
-    rows[:] = 0
-    rows[:, :, 7] = 60  # the last of 255 steps, so that only the weights are rounded
-    loud = np.full(WIDTH, 1, np.float32)
-    loud[7] = 60
-    plain = _error(_product(rows, weights, bias, least=0.0), rows, weights, bias)
-    mended = _error(_product(rows, weights, bias, least=0.0, loud={"x": loud}), rows, weights, bias)
-    assert mended < plain / 100
-    loud[8] = loud[7] / 2  # no longer far louder than the next
-    assert _error(_product(rows, weights, bias, least=0.0, loud={"x": loud}), rows, weights, bias) == plain
+def test_what_rounding_takes_off_on_average_is_known() -> None:
+    rng = np.random.default_rng(2)
+    weights = rng.normal(0, 1, (4, 32)).astype(np.float32)
+    vectors = rng.normal(3, 1, (500, 32)).astype(np.float32)
+    product = Product.of(weights, vectors.mean(axis=0))
+    rounded = product.rounded * product.scale[:, None]
+    np.testing.assert_allclose((vectors @ (weights - rounded).T).mean(axis=0), product.lost, atol=1e-4)
+    assert np.abs(product.lost).max() > 0.01
 
 
 def test_smoothing_is_loudness_against_weights_on_a_grid() -> None:
     loud, weights = np.array([1, 32, 32], np.float32), np.array([[1, 1, -32], [0.5, 0.1, 1]], np.float32)
     # 32 ** 0.6 = 8; 32 ** 0.6 / 32 ** 0.4 = 2
-    np.testing.assert_allclose(smoothing(loud, weights), [1, 8, 2], rtol=1e-6)
-    nudged = smoothing(loud * np.float32(1.000001), weights)
-    np.testing.assert_array_equal(nudged, smoothing(loud, weights))
-    assert np.isfinite(smoothing(np.zeros(3, np.float32), np.zeros((2, 3), np.float32))).all()
+    np.testing.assert_allclose(smoothing(loud, weights, 0.6), [1, 8, 2], rtol=1e-6)
+    nudged = smoothing(loud * np.float32(1.000001), weights, 0.6)
+    np.testing.assert_array_equal(nudged, smoothing(loud, weights, 0.6))
+    zeros = smoothing(np.zeros(3, np.float32), np.zeros((2, 3), np.float32), 0.6)
+    assert np.isfinite(zeros).all()
 
 
-@pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])
-def test_an_encoder_of_rows_is_near_its_floats_and_no_text_depends_on_another(activation, make_bert) -> None:
+def test_ranges_are_those_of_the_tensors(make_bert) -> None:
     runtime = pytest.importorskip("onnxruntime")
+    weights = read_bert(SPEC, make_bert()[0])
+    ranges = _measured(weights)
+    names = watched(weights.shape)
+    assert sorted(names) == sorted(ranges.low) == sorted(ranges.high) == sorted(ranges.mean)
+    assert sorted(ranges.tops) == ["layer0.active", "layer1.active"]
+    model = encoder_graph("tiny", source_of(weights, "fp32"), names)
+    session = runtime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    # texts are cut to the model's positions
+    rows = [np.array([row[: weights.shape.positions]]) for row in MEASURED]
+    for name in ("hidden", "layer1.active", "layer0.v"):
+        answers = [session.run([name], {"input_ids": r, "attention_mask": r * 0 + 1})[0][0] for r in rows]
+        answer = np.concatenate(answers)
+        np.testing.assert_allclose(ranges.low[name], answer.min(axis=0), atol=1e-5)
+        np.testing.assert_allclose(ranges.high[name], answer.max(axis=0), atol=1e-5)
+        np.testing.assert_allclose(ranges.mean[name], answer.mean(axis=0), atol=1e-5)
+        middle, half = ranges.middle(name), ranges.half(name)
+        assert (answer <= middle + half + 1e-5).all()
+        assert (answer >= middle - half - 1e-5).all()
+    tops = session.run(["layer1.active"], {"input_ids": rows[1], "attention_mask": rows[1] * 0 + 1})
+    assert 0 < ranges.tops["layer1.active"] <= tops[0].max()
+
+
+@pytest.mark.parametrize("lengths", [True, False])
+@pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])
+def test_an_encoder_of_rows_is_near_its_floats_and_no_text_depends_on_another(
+    activation: str, lengths: bool, make_bert
+) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    if lengths and not takes_lengths(runtime.__version__):
+        pytest.skip("needs onnxruntime 1.25")
     weights = read_bert(SPEC, make_bert("bert", activation)[0])
-    names = inputs_of_products(weights.shape)
-    assert names == [
-        "hidden", "layer0.attended", "layer0.active", "layer0.hidden", "layer1.attended", "layer1.active",
-    ]  # fmt: skip
-    loud = loudness(
-        SPEC,
-        encoder_graph("tiny", source_of(weights, "fp32"), names),
-        weights.shape,
-        [[1, 8, 30, 2], [1, 9, 2] * 200],
-    )
-    assert sorted(loud) == sorted(names)
-    for name, values in loud.items():
-        assert values.shape == ((64,) if "active" in name else (32,))
-        assert (values >= 0).all()
-    ids, mask = np.array([[1, 7, 9, 30, 2], [1, 5, 2, 0, 0]]), np.array([[1] * 5, [1] * 3 + [0] * 2])
-
-    def answer(model: bytes, rows: slice, length: int) -> np.ndarray:
-        session = runtime.InferenceSession(model, providers=["CPUExecutionProvider"])
-        feed = {"input_ids": ids[rows, :length], "attention_mask": mask[rows, :length]}
-        return session.run(["last_hidden_state"], feed)[0]
-
-    exact = answer(encoder_graph("tiny", source_of(weights, "fp32")), slice(2), 5)
-    model = encoder_graph("tiny", Rows(weights, loud))
-    found = answer(model, slice(2), 5)
-    alone = answer(model, slice(1, 2), 3)
-    norms = np.linalg.norm(found, axis=-1) * np.linalg.norm(exact, axis=-1)
+    model = rows_graph("tiny", Rows(weights), _measured(weights), lengths)
+    exact = _answer(encoder_graph("tiny", source_of(weights, "fp32")))
+    found = _answer(model)
     # two random layers of 32 feel the rounding more than twelve trained ones of 384
-    assert ((found * exact).sum(-1) / norms)[mask == 1].min() > 0.99
-    np.testing.assert_allclose(found[1:, :3], alone, atol=1e-5)
+    assert _cosines(found, exact).min() > 0.99
+    np.testing.assert_allclose(found[1:, :3], _answer(model, slice(1, 2), 3), atol=1e-5)
 
 
-def test_loudness_needs_the_runtime(make_bert, monkeypatch: pytest.MonkeyPatch) -> None:
+def _odd_channels(weights: BertWeights, factor: float, shift: float) -> BertWeights:
+    """``weights`` with a normalised channel that is ``factor`` times as loud, and read as quietly, and every
+    other one ``shift`` above the rest.
+    """
+    tensors = {name: np.array(values) for name, values in weights.tensors.items()}
+    for name, values in tensors.items():
+        if name.endswith("LayerNorm.weight"):
+            values[:] = 1
+            values[7] = factor
+        elif name.endswith("LayerNorm.bias"):
+            values[::2] += shift
+        elif name.endswith(("query.weight", "key.weight", "value.weight", "intermediate.dense.weight")):
+            values[:, 7] /= factor
+    return replace(weights, tensors=tensors)
+
+
+def _error(weights: BertWeights, ranges: Ranges) -> float:
+    """Of all channels but the loud one, relative to what they should be."""
+    exact = _answer(encoder_graph("tiny", source_of(weights, "fp32")))[MASK == 1]
+    found = _answer(rows_graph("tiny", Rows(weights), ranges, lengths=False))[MASK == 1]
+    found, exact = np.delete(found, 7, axis=-1), np.delete(exact, 7, axis=-1)
+    return float(np.linalg.norm(found - exact) / np.linalg.norm(exact))
+
+
+def test_a_loud_channel_does_not_drown_the_others(make_bert, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = _odd_channels(read_bert(SPEC, make_bert()[0]), 40, 0)
+    ranges = _measured(weights)
+    smooth = _error(weights, ranges)
+    monkeypatch.setattr(_bert_rows, "smoothing", lambda loud, weights, moved: np.ones_like(loud))
+    assert _error(weights, ranges) > 10 * smooth
+
+
+def test_the_middles_taken_off_are_given_back(make_bert) -> None:
+    weights = _odd_channels(read_bert(SPEC, make_bert()[0]), 1, 3)
+    ranges = _measured(weights)
+    for name in ("hidden", "layer0.attended", "layer0.hidden", "layer1.attended", "layer0.v", "layer1.v"):
+        assert np.abs(ranges.middle(name)).max() > 1, "or nobody would see it missing"
+    assert _error(weights, ranges) < 0.02
+
+
+@pytest.mark.parametrize(
+    "version, takes",
+    [("1.25.0", True), ("1.32.0", True), ("2.0", True), ("1.24.4", False), ("1.9.0", False), ("dev", False)],
+)
+def test_lengths_need_a_runtime_that_heeds_them(version: str, takes: bool) -> None:
+    assert takes_lengths(version) is takes
+
+
+def test_measuring_needs_the_runtime(make_bert, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(MissingExtraError, match="onnxruntime"):
-        loudness(SPEC, b"", read_bert(SPEC, make_bert()[0]).shape, [])
+        measure(SPEC, b"", read_bert(SPEC, make_bert()[0]).shape, [])

@@ -265,6 +265,30 @@ def test_a_damaged_file_is_made_again(
 
 
 @needs_runtime
+def test_a_runtime_that_would_not_heed_lengths_gets_a_file_of_its_own(
+    tiny_e5, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import onnxruntime
+
+    _package(tmp_path, monkeypatch, tiny_e5[0])
+    texts = ["a b c", "ab"]
+    before = load_onnx(SPEC, "enpt", 1, "int8").embed(texts)
+    monkeypatch.setattr(onnxruntime, "__version__", "1.24.4")
+    after = load_onnx(SPEC, "enpt", 1, "int8").embed(texts)
+    np.testing.assert_allclose(after, before, atol=1e-4)
+    names = sorted(path.name for path in (tmp_path / "cache").iterdir())
+    assert len(names) == 2
+    assert "int8-masked" in names[1]
+
+
+@needs_runtime
+def test_what_int8_is_fitted_on_holds_all_of_a_small_vocabulary(tiny_e5) -> None:
+    rows = _e5_onnx._measured_ids(SPEC, parse_packed(tiny_e5[0], Path("x")))
+    assert {token for row in rows for token in row} >= {0, 2, *range(4, 13)}
+    assert {(row[0], row[-1]) for row in rows} == {(0, 2)}
+
+
+@needs_runtime
 def test_auto_takes_one_of_them(tiny_e5, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _package(tmp_path, monkeypatch, tiny_e5[0])
     e5 = load(SPEC, variant="enpt", dtype="auto")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,6 +101,25 @@ def test_a_batch_size_replaces_the_budget() -> None:
     runner.batch_size = 3
     assert [int(answer.item()) for answer in runner.run(ROWS)] == [1, 9, 11, 34, 11]
     assert session.shapes == [(3, 4), (2, 1)]
+
+
+def test_a_row_much_shorter_than_the_longest_gets_a_call_of_its_own() -> None:
+    lengths = [43, 40, 22, 18, 17, 6]
+    assert batches_by_length(lengths, 256) == [[0, 1, 2, 3, 4], [5]]
+    assert batches_by_length(lengths, 256, padding=12) == [[0, 1], [2, 3, 4], [5]]
+    assert batches_by_length(lengths, 256, padding=16) == [[0, 1], [2, 3, 4, 5]]
+    assert batches_by_length(lengths, 60, padding=12) == [[0], [1], [2, 3], [4, 5]]
+    assert batches_by_length(lengths, 256, batch_size=4, padding=1) == [[0, 1, 2, 3], [4, 5]]
+    seen: list[tuple[int, ...]] = []
+
+    def call(ids: Any, mask: Any, types: Any) -> Any:
+        seen.append(ids.shape)
+        return ids[:, 0].astype(np.float32)
+
+    rows = [Row([length] * length, [0] * length) for length in lengths]
+    answers = RowRunner(call, 1, 256, padding=12).run(rows)
+    assert [int(answer) for answer in answers] == lengths
+    assert seen == [(2, 43), (3, 22), (1, 6)]
 
 
 def test_every_position_is_in_one_group() -> None:
