@@ -7,10 +7,10 @@ The corpus is Zipfian (words drawn with probability 1/rank, about 100 a document
 words drawn from documents, and every engine gets the same tokens, k1 and b. In each round every engine
 answers the same queries, none of which returns in a later round, so that a busy machine slows all alike; a
 ratio is the median of the rounds' ratios of medians. A query is a text and its answer ids: the peers split
-at spaces and look ids up in a list, which costs them least. "scores only" ranks nothing; "search only" gets
-terms, and does not say which documents the hits are. The time to load and compile code ("start") is in no
-other figure. What is not installed is left out and said. Absolute times depend on the machine; the ratios
-are what to read.
+at spaces and look ids up in a list or an array, whichever costs them less. "scores only" ranks nothing;
+"search only" gets terms, and does not say which documents the hits are. The time to load and compile code
+("start") is in no other figure. What is not installed is left out and said. Absolute times depend on the
+machine; the ratios are what to read.
 """
 
 from __future__ import annotations

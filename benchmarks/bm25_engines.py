@@ -78,7 +78,7 @@ def from_numbers(corpus: Corpus) -> BM25:
     renumbered = np.empty(len(order), np.int64)
     renumbered[order] = np.arange(len(order))
     arrays = postings(renumbered[corpus.ids], corpus.lengths, len(order), K1, B)
-    terms = PackedStrings.pack([corpus.words[number] for number in order])
+    terms = PackedStrings.pack([corpus.words[number] for number in order]).hashed()
     doc_ids = PackedStrings.pack(names(corpus)[::-1])
     counts = {"n_documents": len(corpus), "n_empty": 0, "n_terms": len(order)}
     return BM25(Analyser.raw(), K1, B, terms, doc_ids, arrays, counts, [{}] * len(corpus), "numpy")
@@ -103,7 +103,7 @@ def with_bm25s(corpus: Corpus, folder: Path) -> Iterator[Engine]:
     """Its public ``retrieve`` by numpy and by numba, and its scores alone, which rank nothing."""
     import bm25s
 
-    ids = names(corpus)
+    ids = np.array(names(corpus), object)  # which answers an array of numbers faster than a list
     tokenised = bm25s.tokenization.Tokenized(
         ids=np.split(corpus.ids, np.cumsum(corpus.lengths)[:-1]),
         vocab={word: i for i, word in enumerate(corpus.words)},
@@ -122,7 +122,7 @@ def with_bm25s(corpus: Corpus, folder: Path) -> Iterator[Engine]:
 
         def ask(text: str, engine: Any = engine) -> Any:
             found = engine.retrieve([text.split()], k=TOP, show_progress=False, n_threads=0)
-            return [ids[number] for number in found.documents[0].tolist()]
+            return ids.take(found.documents[0]).tolist()
 
         yield Engine(f"bm25s, {backend}", ask, build_s, open_s=open_s, start_s=start_s)
         if backend == "numpy":

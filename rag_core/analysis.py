@@ -17,8 +17,9 @@ import math
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,7 @@ class Analyser:
     def __init__(self, languages: Sequence[str] = (), *, stem: bool = True, stop: bool = True) -> None:
         self.languages = tuple(dict.fromkeys(languages))
         self.stem, self.stop = stem, stop
+        self._as_they_are = not (stem or stop)  # are words; those without blanks between aside
         self._known: dict[tuple[str, bool], dict[str, tuple[str, ...]]] = {}
 
     @classmethod
@@ -142,10 +144,12 @@ class Analyser:
 
         ``as_query`` leaves out the single characters that unspaced scripts are indexed under.
         """
+        if self._as_they_are and text.isascii():
+            return _ASCII_WORD.findall(text.lower())
         folded = fold(text)
         found = words(folded)
         known = self._table(self._told(folded, found, language), as_query)
-        return [term for word in found for term in known[word]]
+        return [*chain.from_iterable(map(known.__getitem__, found))]
 
     def analyse_many(
         self, texts: Iterable[str], languages: Iterable[str | None] | None = None
@@ -197,16 +201,23 @@ class _WordTable(dict[str, tuple[str, ...]]):
         self._stop, self._stem, self._as_query = stop, stem, as_query
 
     def __missing__(self, word: str) -> tuple[str, ...]:
-        terms: list[str] = []
-        for run in _UNSPACED_RUN.findall(word) if not word.isascii() else (word,):
-            if not run.isascii() and _UNSPACED_START.match(run):
-                terms += _pairs(run, self._as_query)
-            elif run not in self._stop:
-                terms.append(self._stem(run) if self._stem else run)
+        if not word.isascii():
+            terms = tuple(self._runs(word))
+        elif word in self._stop:
+            terms = ()
+        else:
+            terms = (self._stem(word) if self._stem else word,)
         if len(self) >= KEPT_WORDS:  # else it would grow with all that is ever indexed or asked
             self.clear()
-        found = self[word] = tuple(terms)
-        return found
+        self[word] = terms
+        return terms
+
+    def _runs(self, word: str) -> Iterator[str]:
+        for run in _UNSPACED_RUN.findall(word):
+            if _UNSPACED_START.match(run):
+                yield from _pairs(run, self._as_query)
+            elif run not in self._stop:
+                yield self._stem(run) if self._stem else run
 
 
 class _WordNumbers(dict[str, int]):

@@ -71,7 +71,7 @@ class BM25:
     ) -> None:
         self.analyser, self.k1, self.b = analyser, k1, b
         self._terms, self._doc_ids = terms, doc_ids
-        self._postings = Postings(arrays, counts["n_documents"])
+        self._postings = Postings(arrays, terms, counts["n_documents"])
         self._scorer = _scorer_of(engine)(self._postings)
         self._counts = dict(counts)
         self._metadata = metadata  # as an array: JSON, parsed when a filter first asks for it
@@ -113,7 +113,7 @@ class BM25:
         languages = [d.metadata.get("lang") for d in filled]
         analysed = analyser.analyse_many([d.indexed_text for d in filled], languages)
         order = sorted(range(len(analysed.terms)), key=lambda i: analysed.terms[i].encode())
-        terms = PackedStrings.pack([analysed.terms[i] for i in order])
+        terms = PackedStrings.pack([analysed.terms[i] for i in order]).hashed()
         renumbered = np.empty(len(order), np.int64)
         renumbered[order] = np.arange(len(order))
         arrays = postings(renumbered[analysed.ids], analysed.lengths, len(order), k1, b)
@@ -158,12 +158,8 @@ class BM25:
             InvalidArgumentError: ``k`` below 1.
         """
         check_k(k)
-        counts: dict[str, int] = {}
-        for term in self.analyser.analyse(text, language, as_query=True):
-            counts[term] = counts.get(term, 0) + 1
-        found = [(row, n) for term, n in counts.items() if (row := self._terms.find(term)) >= 0]
-        found.sort()  # the order of the query's words must not change the last bit of a sum
-        rows, scores = self._scorer.best(found, k, allowed)
+        terms = self.analyser.analyse(text, language, as_query=True)
+        rows, scores = self._scorer.best(terms, k, allowed)
         # distinct rows in descending order of their ids: the order is the ranking's already
         return Ranking._ordered(self._doc_ids.take(rows), scores.tolist())
 
@@ -174,7 +170,7 @@ class BM25:
             ranking: as :meth:`search` found it, with the same ``where``.
         """
         terms = set(self.analyser.analyse(query.text, query.metadata.get("lang"), as_query=True))
-        numbers = sorted(self._terms.find(term) for term in terms)
+        numbers = sorted(map(self._terms.find, terms))
         tops = [self._row(doc_id) for doc_id in ranking.doc_ids[:COVERING]]
         held, mass = [0.0] * len(tops), 0.0
         for number in numbers:

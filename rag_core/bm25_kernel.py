@@ -1,10 +1,10 @@
-"""The best documents of a query by BM25, a window of documents at a time, as numba compiles it.
+"""From a query's words to its best documents by BM25, in one call, as numba compiles it.
 
 Functions of numbers and arrays alone: :mod:`rag_core.bm25_numba` compiles them, and as plain Python they give
-the same answers. A window's scores stay in the processor's cache. The terms are in descending order of the
-most that each can add; once the k-th best score so far is out of reach of the last terms together, documents
-that hold only those are left out, and their postings are read only where a window has a document that can
-still be among the best (MaxScore, by windows).
+the same answers. Documents are scored a window at a time, whose scores stay in the processor's cache. The
+terms are in descending order of the most that each can add; once the k-th best score so far is out of reach
+of the last terms together, documents that hold only those are left out, and their postings are read only
+where a window has a document that can still be among the best (MaxScore, by windows).
 """
 
 from __future__ import annotations
@@ -23,6 +23,72 @@ LOOK_UP = 16
 #: A score short of the bar by less than this share may be a rounding error.
 SLACK = 1e-9
 Array = NDArray[Any]
+
+
+def _crc_table() -> NDArray[np.int64]:
+    """What each byte does to a CRC-32: the polynomial of zlib, eight bits at a time."""
+    codes = np.arange(256)
+    for _ in range(8):
+        codes = codes >> 1 ^ (codes & 1) * 0xEDB88320
+    return codes
+
+
+CRC = _crc_table()
+
+
+def number_of(
+    words: Array, start: int, stop: int, place: int, blob: Array, offsets: Array, places: Array
+) -> int:
+    """The number of the term ``words[start:stop]``, -1 if it is not indexed; it is at ``place`` or behind."""
+    while places[place] >= 0:
+        number = int(places[place])
+        low = offsets[number]
+        if offsets[number + 1] - low == stop - start:
+            at = start
+            while at < stop and words[at] == blob[low + at - start]:
+                at += 1
+            if at == stop:
+                return number
+        place += 1
+    return -1
+
+
+def found_terms(
+    words: Array, blob: Array, offsets: Array, places: Array, home_mask: int
+) -> tuple[Array, Array]:
+    """The numbers (int64) of the words that are indexed, each once, and how often each is asked for."""
+    n_words = 1
+    for byte in words:
+        n_words += byte == 0
+    numbers, counts = np.empty(n_words, np.int64), np.zeros(n_words, np.float64)
+    n, start, code = 0, 0, 0xFFFFFFFF
+    for stop in range(len(words) + 1):
+        if stop < len(words) and words[stop] != 0:
+            code = CRC[(code ^ np.int64(words[stop])) & 0xFF] ^ code >> 8
+            continue
+        number = number_of(words, start, stop, (code ^ 0xFFFFFFFF) & home_mask, blob, offsets, places)
+        start, code = stop + 1, 0xFFFFFFFF
+        if number >= 0:
+            at = 0
+            while at < n and numbers[at] != number:
+                at += 1
+            numbers[at] = number
+            counts[at] += 1.0
+            n = max(n, at + 1)
+    return numbers[:n], counts[:n]
+
+
+def by_bound(terms: Array, counts: Array, maxima: Array) -> Array:
+    """Sort ``terms`` and their ``counts`` by the most that each adds, descending; those bounds."""
+    bounds = np.empty(len(terms), np.float64)
+    for t in range(len(terms)):
+        bound, term, count = maxima[terms[t]] * counts[t], terms[t], counts[t]
+        at = t
+        while at > 0 and (bounds[at - 1] < bound or (bounds[at - 1] == bound and terms[at - 1] > term)):
+            bounds[at], terms[at], counts[at] = bounds[at - 1], terms[at - 1], counts[at - 1]
+            at -= 1
+        bounds[at], terms[at], counts[at] = bound, term, count
+    return bounds
 
 
 def first_from(rows: Array, low: int, high: int, wanted: int) -> int:
@@ -75,7 +141,7 @@ def keep(sums: Array, touched: Array, n_touched: int, bar: float) -> int:
 
 
 #: What :func:`best_documents` calls.
-HELPERS = (first_from, sink, keep)
+HELPERS = (number_of, found_terms, by_bound, first_from, sink, keep)
 
 
 def best_documents(
@@ -83,32 +149,31 @@ def best_documents(
     rows: Array,
     impacts: Array,
     maxima: Array,
-    terms: Array,
-    counts: Array,
+    blob: Array,
+    offsets: Array,
+    places: Array,
+    words: Array,
     allowed: Array,
+    sums: Array,
+    touched: Array,
+    home_mask: int,
     n_rows: int,
     k: int,
-    window: int,
 ) -> tuple[Array, Array]:
     """The best ``k`` rows (int64) and scores (float64): score descending, then row ascending.
 
     Args:
         starts, rows, impacts, maxima: as of :class:`rag_core.bm25_postings.Postings`.
-        terms: int64, term numbers, each once; permuted in place.
-        counts: float64, how often each is asked for; permuted in place.
+        blob, offsets, places, home_mask: the indexed terms, as of :class:`rag_core.packed.PackedStrings`.
+        words: uint8, the query's terms in UTF-8, in any order, a zero between two.
         allowed: bool ``(n_rows,)``, or empty for all.
-        window: documents at a time.
+        sums: float64, zeros for as many documents as make a window; zeros again afterwards.
+        touched: int32, one longer; of any content.
     """
-    n = len(terms)
-    # Descending by the most that a term adds; reach[t] is what the terms from t on add at most.
-    bounds = np.empty(n, np.float64)
-    for t in range(n):
-        bound, term, count = maxima[terms[t]] * counts[t], terms[t], counts[t]
-        at = t
-        while at > 0 and bounds[at - 1] < bound:
-            bounds[at], terms[at], counts[at] = bounds[at - 1], terms[at - 1], counts[at - 1]
-            at -= 1
-        bounds[at], terms[at], counts[at] = bound, term, count
+    terms, counts = found_terms(words, blob, offsets, places, home_mask)
+    bounds = by_bound(terms, counts, maxima)
+    n, window = len(terms), len(sums)
+    # reach[t] is what the terms from t on add at most
     reach = np.zeros(n + 1, np.float64)
     at_posting, ends = np.empty(n, np.int64), np.empty(n, np.int64)
     size = 0
@@ -118,7 +183,6 @@ def best_documents(
         size += ends[t] - at_posting[t]
     k = min(k, size)
     best_rows, best_scores = np.empty(k, np.int64), np.empty(k, np.float64)
-    sums, touched = np.zeros(window, np.float64), np.empty(window + 1, np.int32)
     filtered = len(allowed) > 0
     n_best, needed, bar = 0, n, 0.0  # the terms from `needed` on cannot lift a document over the bar alone
     while True:

@@ -20,6 +20,7 @@ from rag_core import bm25_kernel
 from rag_core.bm25_postings import NOTHING, Array, Postings
 from rag_core.errors import MissingExtraError
 from rag_core.folders import cache_folder
+from rag_core.packed_find import home_mask
 
 __all__ = ["NumbaScorer", "compiled"]
 
@@ -45,12 +46,10 @@ def _compile(folder: str) -> Kernel:
     for helper in bm25_kernel.HELPERS:
         numba.extending.register_jitable(helper)
     of, number = numba.types, numba.types.int64
-    read_only = [
-        of.Array(kind, 1, "C", readonly=True) for kind in (of.int64, of.int32, of.float32, of.float32)
-    ]
-    asked = [of.Array(kind, 1, "C") for kind in (of.int64, of.float64)]
-    allowed = of.Array(of.boolean, 1, "C", readonly=True)
-    signature = (*read_only, *asked, allowed, number, number, number)
+    mapped = (of.int64, of.int32, of.float32, of.float32, of.uint8, of.int64, of.int32, of.uint8, of.boolean)
+    read_only = [of.Array(kind, 1, "C", readonly=True) for kind in mapped]
+    scratch = [of.Array(kind, 1, "C") for kind in (of.float64, of.int32)]
+    signature = (*read_only, *scratch, number, number, number)
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = folder  # read when the cache is set up, by this function alone
     try:
@@ -93,20 +92,29 @@ class NumbaScorer:
         self.postings = postings
         self._kernel = compiled() if kernel is None else kernel
         # One signature, of arrays that are only read: those of a mapped index are.
-        self._arrays = tuple(_read_only(array) for array in postings.arrays.values())
+        terms = postings.terms.hashed()
+        self._arrays = tuple(_read_only(array) for array in (*postings.arrays.values(), *terms.arrays))
+        self._numbers = home_mask(len(terms)), postings.n_rows
         self._window = max(1, min(bm25_kernel.WINDOW, postings.n_rows))
+        # What each thread that searches at the same time works in: taking and giving back are atomic.
+        self._idle: list[tuple[Array, Array]] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
         return NumbaScorer, (self.postings,)
 
-    def best(self, found: Sequence[tuple[int, int]], k: int, allowed: Array | None) -> tuple[Array, Array]:
+    def best(self, terms: Sequence[str], k: int, allowed: Array | None) -> tuple[Array, Array]:
         """As of :class:`rag_core.bm25_postings.Scorer`."""
-        if not found:
+        if not terms:
             return NOTHING
-        terms = np.array([term for term, _ in found], np.int64)
-        counts = np.array([count for _, count in found], np.float64)
+        words = np.frombuffer("\0".join(terms).encode("utf-8", "surrogatepass"), np.uint8)
         mask = EVERY_ROW if allowed is None else _read_only(allowed)
-        return self._kernel(*self._arrays, terms, counts, mask, self.postings.n_rows, k, self._window)
+        try:
+            scratch = self._idle.pop()
+        except IndexError:
+            scratch = np.zeros(self._window, np.float64), np.empty(self._window + 1, np.int32)
+        found = self._kernel(*self._arrays, words, mask, *scratch, *self._numbers, k)
+        self._idle.append(scratch)
+        return found
 
 
 def _read_only(array: Array) -> Array:

@@ -12,28 +12,36 @@ the impacts of a query spread over less than 2**28, which Lucene's idf keeps for
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_core.packed import PackedStrings
+
 __all__ = ["ARRAYS", "NumpyScorer", "Postings", "Scorer", "largest_impacts"]
 
 #: A score short of the bar by less than this share may be a rounding error.
 SLACK = 1e-9
-#: Postings that must be left for it to pay to look whether they are needed.
-SKIP = 4096
+#: Up to so many postings are added up at once, and so many must be left for it to pay to look whether they
+#: are needed.
+FEW = 1 << 14
 #: The k-th best score is seldom above this share of the most that one term adds: no use looking earlier.
 LIKELY = 0.9
-#: Up to so many postings, rows that stand in several lists are told apart by their places in all of them.
-FEW = 2048
-PLACES = np.arange(float(FEW))
-PLACES.flags.writeable = False
+#: Seeking one document among postings costs about as much as reading this many of them.
+LOOK_UP = 16
+#: Of more entries, a sample tells first which are too low to be sorted out one by one.
+SAMPLED = 1 << 14
 ARRAYS = ("starts", "rows", "impacts", "maxima")
 Array = NDArray[Any]
-#: The most that it adds to a document, where its postings start and stop, how often it is asked for.
-Term = tuple[float, int, int, int]
+#: Terms whose postings are kept at hand: the words of queries come again.
+KEPT = 1 << 14
+#: A term's number, the rows of its postings and their impacts.
+Listed = tuple[int, Array, Array]
+#: A term of a query and how often it is asked for.
+Asked = tuple[Listed, int]
+#: Of a term that no document holds.
+UNLISTED: Listed = (-1, np.zeros(0, np.int32), np.zeros(0, np.float32))
 NOTHING = (np.zeros(0, np.int64), np.zeros(0))
 
 
@@ -54,17 +62,18 @@ class Postings:
         rows: int32 ``(n_postings,)``, row numbers of documents.
         impacts: float32 ``(n_postings,)``, above 0.
         maxima: float32 ``(n_terms,)``, the largest impact of each term.
+        terms: the term of each number.
         n_rows: number of documents.
     """
 
-    def __init__(self, arrays: Mapping[str, Array], n_rows: int) -> None:
-        self.arrays, self.n_rows = {name: arrays[name] for name in ARRAYS}, n_rows
+    def __init__(self, arrays: Mapping[str, Array], terms: PackedStrings, n_rows: int) -> None:
+        self.arrays, self.terms, self.n_rows = {name: arrays[name] for name in ARRAYS}, terms, n_rows
         self.starts, self.rows, self.impacts, self.maxima = self.arrays.values()
         # A memoryview answers one element several times faster than an array, mapped ones above all.
         self.starts_view, self.maxima_view = self.starts.data, self.maxima.data
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Postings, (self.arrays, self.n_rows)
+        return Postings, (self.arrays, self.terms, self.n_rows)
 
     def rows_of(self, term: int) -> Array:
         """The rows of the documents that hold ``term``, ascending."""
@@ -77,15 +86,36 @@ class Scorer(Protocol):
     #: What computes, as a result records it.
     engine: str
 
-    def best(self, found: Sequence[tuple[int, int]], k: int, allowed: Array | None) -> tuple[Array, Array]:
+    def best(self, terms: Sequence[str], k: int, allowed: Array | None) -> tuple[Array, Array]:
         """The best ``k`` rows (int64) and their scores (float64): score descending, then row ascending.
 
         Args:
-            found: the query's terms that are indexed, each once, and how often each is asked for.
+            terms: the query's, as an analyser makes them: without a NUL, known or not; one that stands
+                twice counts twice.
             k: from 1.
             allowed: bool ``(n_rows,)``; None for all.
         """
         ...
+
+
+class _Lists(dict[str, Listed]):
+    """Term -> its postings, as views; looked up when first asked for, and kept."""
+
+    def __init__(self, postings: Postings) -> None:
+        super().__init__()
+        self._postings, self._find = postings, postings.terms.find
+
+    def __missing__(self, term: str) -> Listed:
+        if len(self) >= KEPT:
+            self.clear()
+        number, postings = self._find(term), self._postings
+        if number < 0:
+            listed = UNLISTED
+        else:
+            start, stop = postings.starts_view[number], postings.starts_view[number + 1]
+            listed = number, postings.rows[start:stop], postings.impacts[start:stop]
+        self[term] = listed
+        return listed
 
 
 class NumpyScorer:
@@ -95,6 +125,7 @@ class NumpyScorer:
 
     def __init__(self, postings: Postings) -> None:
         self.postings = postings
+        self._lists = _Lists(postings)
         # Arrays of zeros, one for each thread that searches at the same time: taking and giving back are
         # atomic. One that an interrupted query may have left unclean is not given back.
         self._idle: list[Array] = []
@@ -102,91 +133,83 @@ class NumpyScorer:
     def __reduce__(self) -> tuple[Any, ...]:
         return NumpyScorer, (self.postings,)
 
-    def best(self, found: Sequence[tuple[int, int]], k: int, allowed: Array | None) -> tuple[Array, Array]:
+    def best(self, terms: Sequence[str], k: int, allowed: Array | None) -> tuple[Array, Array]:
         """As of :class:`Scorer`."""
-        if not found:
+        if not terms:
             return NOTHING
+        counts: dict[str, int] = {}
+        for term in terms:
+            counts[term] = counts.get(term, 0) + 1
+        # sorted, so that the order of the query's words does not change the last bit of a sum
+        asked = sorted(zip(map(self._lists.__getitem__, counts), counts.values()))
         try:
             sums = self._idle.pop()
         except IndexError:
             sums = np.zeros(self.postings.n_rows)
-        terms, left_bound, left = self._in_order(found)
-        if left <= FEW:
-            rows, scores = _once(sums, self._add(terms, allowed, sums)[0])
-            self._idle.append(sums)
-            return _cut(rows, scores, k)
-        lists: list[Array] = []
-        seen, added, at_least, worth = 0, 0, 0.0, LIKELY * terms[0][0]
-        for at, (bound, start, stop, _) in enumerate(terms, 1):
-            left_bound, left, seen = left_bound - bound, left - (stop - start), seen + (stop - start)
-            if at < len(terms) and (left < max(SKIP, seen) or left_bound > worth):
-                continue
-            joined, ends = self._add(terms[added:at], allowed, sums)
-            lists += [joined[start:stop] for start, stop in pairwise(ends)]
-            added = at
-            if at < len(terms):  # a row may stand in each list
-                at_least = _reached(np.concatenate([sums.take(rows) for rows in lists]), k * at)
-                if at_least > left_bound * (1 + SLACK):
-                    break
-        rows, scores = np.concatenate(lists), np.concatenate([_take(sums, rows) for rows in lists])
+        if sum([rows.size for (_, rows, _), _ in asked]) <= FEW:
+            rows = self._add(asked, allowed, sums)
+        else:
+            rows = self._add_what_counts(asked, k, allowed, sums)
+        found = _best_of(rows, sums, k)
+        sums[rows] = 0.0
         self._idle.append(sums)
-        for term in terms[added:]:
-            near = (scores >= at_least * (1 - SLACK) - left_bound * (1 + SLACK)).nonzero()[0]
-            rows, scores = rows[near], scores[near]
-            self._look_up(term, rows, scores)
-            left_bound -= term[0]
-        return _cut(rows, scores, k)
+        return found
 
-    def _in_order(self, found: Sequence[tuple[int, int]]) -> tuple[list[Term], float, int]:
-        """Terms in descending order of the most they add, the sum of that, and the number of postings."""
-        starts, maxima = self.postings.starts_view, self.postings.maxima_view
-        terms: list[Term] = [(maxima[t] * count, starts[t], starts[t + 1], count) for t, count in found]
-        terms.sort(reverse=True)
-        n_postings = sum([stop - start for _, start, stop, _ in terms])
-        return terms, sum([bound for bound, _, _, _ in terms]), n_postings
+    def _add(self, asked: Sequence[Asked], allowed: Array | None, sums: Array) -> NDArray[np.int64]:
+        """Add what the postings of ``asked`` give to ``sums``; the rows, list after list."""
+        lists = [rows for (_, rows, _), _ in asked]
+        values = [impacts if count == 1 else impacts * np.float64(count) for (_, _, impacts), count in asked]
+        joined, given = np.concatenate(lists, dtype=np.int64), np.concatenate(values, dtype=np.float64)
+        if allowed is not None:
+            kept = allowed.take(joined).nonzero()[0]
+            joined, given = joined.take(kept), given.take(kept)
+        np.add.at(sums, joined, given)
+        return joined
 
-    def _add(
-        self, terms: Sequence[Term], allowed: Array | None, sums: Array
-    ) -> tuple[NDArray[np.int64], list[int]]:
-        """Add what ``terms`` give to ``sums``; the rows that they give to, and where those of each begin."""
-        lists, values, ends, end = [], [], [0], 0
-        for _, start, stop, count in terms:
-            rows, given = self.postings.rows[start:stop], self.postings.impacts[start:stop]
-            if allowed is not None:
-                kept = allowed[rows]
-                rows, given = rows[kept], given[kept]
-            end += len(rows)
-            ends.append(end)
-            lists.append(rows)
-            values.append(given if count == 1 else given * np.float64(count))
-        joined = np.concatenate(lists, dtype=np.int64)
-        np.add.at(sums, joined, np.concatenate(values, dtype=np.float64))
-        return joined, ends
+    def _add_what_counts(
+        self, asked: Sequence[Asked], k: int, allowed: Array | None, sums: Array
+    ) -> NDArray[np.int64]:
+        """Add up ``sums`` for all documents that can be among the best ``k``; their rows, some repeated."""
+        maxima = self.postings.maxima_view
+        known = [(listed, count) for listed, count in asked if listed is not UNLISTED]
+        terms = sorted(
+            [(maxima[listed[0]] * count, (listed, count)) for listed, count in known], reverse=True
+        )
+        lists: list[Array] = []
+        added, seen, worth = 0, 0, LIKELY * terms[0][0]
+        left_bound, left = sum([bound for bound, _ in terms]), sum([rows.size for (_, rows, _), _ in known])
+        for at, (bound, ((_, listed, _), _)) in enumerate(terms, 1):
+            left_bound, left, seen = left_bound - bound, left - listed.size, seen + listed.size
+            if at < len(terms) and (left < max(FEW, seen) or left_bound > worth):
+                continue
+            lists.append(self._add([term for _, term in terms[added:at]], allowed, sums))
+            added = at
+            if at < len(terms):
+                rows = np.concatenate(lists)
+                scores = sums.take(rows)
+                bar = _reached(scores.copy(), k * at)  # a row may stand in each list
+                if bar > left_bound * (1 + SLACK):
+                    near = scores >= bar * (1 - SLACK) - left_bound * (1 + SLACK)
+                    sums[rows] = 0.0
+                    rows = rows.compress(near)
+                    sums[rows] = scores.compress(near)
+                    for _, term in terms[at:]:
+                        _lift(term, rows, sums)
+                    return rows
+        return np.concatenate(lists)
 
-    def _look_up(self, term: Term, rows: Array, scores: Array) -> None:
-        """Add what ``term`` gives to ``rows``, which may be in any order, to ``scores``."""
-        _, start, stop, count = term
-        listed = self.postings.rows[start:stop]
+
+def _lift(asked: Asked, rows: NDArray[np.int64], sums: Array) -> None:
+    """Add what the postings of ``asked`` give to ``rows``, the only ones whose ``sums`` are above 0."""
+    (_, listed, impacts), count = asked
+    if rows.size * LOOK_UP < listed.size:
         places = listed.searchsorted(rows.astype(np.int32))
         places[places == listed.size] = 0
-        hit = (listed[places] == rows).nonzero()[0]
-        scores[hit] += self.postings.impacts[start:stop][places[hit]] * np.float64(count)
-
-
-def _take(sums: Array, rows: Array) -> Array:
-    """The sums of ``rows``, which are zero afterwards: a row of another list has its score once."""
-    taken = sums.take(rows)
-    sums[rows] = 0.0
-    return taken
-
-
-def _once(sums: Array, rows: Array) -> tuple[Array, Array]:
-    """``rows`` and their sums, which are zero afterwards; of a row's several places one has its score."""
-    scores, places = sums.take(rows), PLACES[: rows.size]
-    sums[rows] = places  # the last one stays
-    scores *= sums.take(rows) == places
-    sums[rows] = 0.0
-    return rows, scores
+        places = places[listed.take(places) == rows]
+    else:
+        places = sums.take(listed).nonzero()[0]
+    # a place that stands twice gives the same sum twice
+    sums[listed.take(places)] += impacts.take(places) * np.float64(count)
 
 
 def _reached(scores: Array, n: int) -> float:
@@ -197,14 +220,28 @@ def _reached(scores: Array, n: int) -> float:
     return float(scores[-n])
 
 
-def _cut(rows: Array, scores: Array, k: int) -> tuple[Array, Array]:
-    """The best ``k`` of ``rows``, ordered; a row may stand more than once, with a score above 0 once."""
-    # The rarest terms' documents come first, and the best are mostly among them: their bar is nearly the bar.
-    for head in (4 * k, None):
-        if scores.size > 4 * k:
-            near = (scores >= _reached(scores[:head].copy(), k)).nonzero()[0]
-            rows, scores = rows.take(near), scores.take(near)
-    order = np.lexsort((rows, -scores))[:k]
-    rows, scores = rows[order], scores[order]
-    hits = int(np.count_nonzero(scores))
-    return rows[:hits], scores[:hits]
+def _best_of(rows: NDArray[np.int64], sums: Array, k: int) -> tuple[Array, Array]:
+    """The best ``k`` of ``rows``, of which some stand several times, by their ``sums``; ordered."""
+    scores, wanted = sums.take(rows), 2 * k
+    while True:  # the best entries, twice as many each time, until they hold k rows
+        bar = _reached(scores[:SAMPLED].copy(), wanted)
+        near = scores >= bar
+        found = rows.compress(near)
+        if rows.size > SAMPLED:
+            left = scores.compress(near)
+            bar = _reached(left.copy(), wanted)
+            found = found.compress(left >= bar)
+        found = _distinct(found)
+        if found.size >= k or not bar:
+            break
+        wanted *= 2
+    scores = sums.take(found)
+    order = (-scores).argsort(kind="stable")[:k]  # the rows ascend: so they do where scores are equal
+    return found.take(order), scores.take(order)
+
+
+def _distinct(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """``rows``, each once, ascending; they are sorted. ``np.unique`` takes longer where they are few."""
+    rows.sort()
+    rest = rows[1:]
+    return np.concatenate((rows[:1], rest.compress(rest != rows[:-1])))

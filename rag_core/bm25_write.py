@@ -24,6 +24,7 @@ from rag_core.analysis import Analyser
 from rag_core.bm25_counts import Weigher, counted
 from rag_core.bm25_postings import largest_impacts
 from rag_core.errors import InvalidArgumentError
+from rag_core.packed import PackedStrings
 from rag_core.packed_write import ArrayWriter, StringsWriter
 from rag_core.spill import Merged, Run, Spill, merge, write_run
 from rag_core.types import Document
@@ -78,6 +79,7 @@ def write_arrays(
             for merged in merge([block.terms for block in blocks]):
                 arrays.add(merged, blocks, spill)
             n_terms_of_all = arrays.n_terms
+    PackedStrings.open(folder, "terms").hashed().save_places(folder, "terms")
     return {"n_documents": n_filled, "n_empty": n_given - n_filled, "n_terms": n_terms_of_all}
 
 

@@ -1,57 +1,69 @@
-"""Many strings in two arrays: opened by mapping, with nothing parsed, and searched by bisection."""
+"""Many strings in two arrays: opened by mapping, with nothing parsed; :mod:`.packed_find` searches them."""
 
 from __future__ import annotations
 
 import mmap
 import os
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_core.packed_find import FREE, ByBisection, ByHash, hash_table, home_mask
+
 __all__ = ["PackedStrings", "let_go", "map_array", "packed", "write_array"]
 
-#: Strings from one signpost of :meth:`PackedStrings.find` to the next.
-STEP = 8
-#: Answers of :meth:`PackedStrings.find` kept: the words of queries come again.
-KEPT = 1 << 15
 #: Up to so many bytes, ASCII strings are kept as one text, whose slices cost half as much as decoding.
 WHOLE = 1 << 22
-#: Once 1 / TAKEN as many strings as so small a list has were taken, or 1 / SOUGHT as many searched for, all
-#: are kept as strings, or in a dictionary: making them costs about what was spent on those.
-TAKEN, SOUGHT = 8, 32
+#: Once 1 / TAKEN as many strings as so small a list has were taken, all are kept as strings: making them
+#: costs about what was spent on those.
+TAKEN = 8
 
 
 class PackedStrings:
-    """A list of strings as one UTF-8 blob (uint8) and its offsets (int64, one more than strings)."""
+    """A list of strings as one UTF-8 blob (uint8) and its offsets (int64, one more than strings).
+
+    ``places`` is the hash table (int32) that :meth:`hashed` makes, None without.
+    """
 
     __slots__ = (
-        "_blob", "_blob_view", "_found", "_offsets", "_offsets_view", "_places", "_signposts", "_sought",
-        "_strings", "_taken", "_text",
+        "_blob", "_blob_view", "_finder", "_offsets", "_offsets_view", "_places", "_strings", "_taken",
+        "_text",
     )  # fmt: skip
 
-    def __init__(self, blob: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
-        self._blob, self._offsets = blob, offsets
+    def __init__(
+        self, blob: NDArray[np.uint8], offsets: NDArray[np.int64], places: NDArray[np.int32] | None = None
+    ) -> None:
+        self._blob, self._offsets, self._places = blob, offsets, places
         # A memoryview answers one element several times faster than an array, mapped ones above all.
         self._blob_view, self._offsets_view = blob.data, offsets.data
-        self._signposts: memoryview | None = None
-        self._found: dict[str, int] = {}
+        self._finder = ByBisection(blob, offsets) if places is None else ByHash(blob, offsets, places)
         self._text: str | None = None
-        self._strings: list[str] | None = None
-        self._places: dict[str, int] | None = None
-        self._taken = self._sought = 0
+        self._strings: NDArray[np.object_] | None = None
+        self._taken = 0
 
     @classmethod
     def pack(cls, strings: Sequence[str]) -> PackedStrings:
         """Pack ``strings`` in the order given."""
         return cls(*packed([string.encode("utf-8", "surrogatepass") for string in strings]))
 
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """The blob, the offsets, and the hash table where there is one."""
+        held = (self._blob, self._offsets)
+        return held if self._places is None else (*held, self._places)
+
+    def hashed(self) -> PackedStrings:
+        """The same strings, which must be distinct, with a hash table: :meth:`find` is then fastest."""
+        if self._places is not None:
+            return self
+        return PackedStrings(self._blob, self._offsets, hash_table(self._blob, self._offsets))
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return PackedStrings, (self._blob, self._offsets)
+        return PackedStrings, self.arrays
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -76,10 +88,10 @@ class PackedStrings:
     def take(self, indices: NDArray[np.integer[Any]]) -> list[str]:
         """The strings at ``indices``, in their order."""
         if self._strings is not None:
-            return [*map(self._strings.__getitem__, indices.tolist())]
+            return self._strings.take(indices).tolist()  # type: ignore[no-any-return]
         self._taken += len(indices)
         if self._taken * TAKEN > len(self) and len(self._blob_view) <= WHOLE:
-            self._strings = self._all()
+            self._strings = np.array(self._all(), object)
         spans = zip(self._offsets[indices].tolist(), self._offsets[indices + 1].tolist())
         return self._cut_out(spans)
 
@@ -97,64 +109,38 @@ class PackedStrings:
         blob = self._blob_view
         return [str(blob[start:stop], "utf-8", "surrogatepass") for start, stop in spans]
 
-    def find(self, string: str) -> int:
-        """The position of ``string``, or -1. The strings must have been packed in order of their bytes."""
-        places = self._places
-        if places is not None:
-            return places.get(string, -1)
-        position = self._found.get(string)
-        if position is None:
-            self._sought += 1
-            if self._sought * SOUGHT > len(self) and len(self._blob_view) <= WHOLE:
-                self._places = dict(zip(self._all(), range(len(self))))
-            if len(self._found) >= KEPT:
-                self._found.clear()
-            position = self._found[string] = self._find(string)
-        return position
-
-    def _find(self, string: str) -> int:
-        wanted = string.encode("utf-8", "surrogatepass")
-        signposts = self._signposts
-        if signposts is None:
-            signposts = self._signposts = self._first_bytes(np.arange(0, len(self), STEP)).data
-        prefix = int.from_bytes(wanted[:8].ljust(8, b"\0"), "big")
-        # All strings up to the signpost before `low` come before `wanted`, those from `high` on behind it.
-        post = bisect_left(signposts, prefix)
-        low, end = max(0, post - 1) * STEP, post
-        if post < len(signposts) and signposts[post] == prefix:
-            end = bisect_right(signposts, prefix, post)
-        high = min(len(self), end * STEP)
-        blob, offsets = self._blob_view, self._offsets_view
-        while low < high:
-            middle = (low + high) // 2
-            found = blob[offsets[middle] : offsets[middle + 1]].tobytes()
-            if found == wanted:
-                return middle
-            if found < wanted:
-                low = middle + 1
-            else:
-                high = middle
-        return -1
-
-    def _first_bytes(self, indices: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """The first eight bytes of each string as one number, a shorter one filled up with zeros."""
-        starts, stops = self._offsets[indices], self._offsets[indices + 1]
-        numbers = np.zeros(len(indices), np.uint64)
-        for at in range(8):
-            numbers <<= np.uint64(8)
-            held = np.flatnonzero(starts + at < stops)
-            numbers[held] |= self._blob[starts[held] + at]
-        return numbers
+    @property
+    def find(self) -> Callable[[str], int]:
+        """Of a string, its position, or -1; strings without a hash table must be in order of their bytes."""
+        return self._finder.find
 
     def save(self, folder: Path, name: str) -> None:
-        """Write ``name.blob.npy`` and ``name.offsets.npy``."""
+        """Write ``name.blob.npy``, ``name.offsets.npy`` and ``name.places.npy``, the hash table, if any."""
         write_array(folder / f"{name}.blob.npy", self._blob)
         write_array(folder / f"{name}.offsets.npy", self._offsets)
+        self.save_places(folder, name)
+
+    def save_places(self, folder: Path, name: str) -> None:
+        """Write the hash table alone, where there is one."""
+        if self._places is not None:
+            write_array(folder / f"{name}.places.npy", self._places)
 
     @classmethod
     def open(cls, folder: Path, name: str) -> PackedStrings:
-        """Map what :meth:`save` wrote."""
-        return cls(map_array(folder / f"{name}.blob.npy"), map_array(folder / f"{name}.offsets.npy"))
+        """Map what :meth:`save` wrote.
+
+        Raises:
+            FileNotFoundError: a file is missing.
+            ValueError: a file is damaged.
+        """
+        blob, offsets = map_array(folder / f"{name}.blob.npy"), map_array(folder / f"{name}.offsets.npy")
+        try:
+            places = map_array(folder / f"{name}.places.npy")
+        except FileNotFoundError:
+            return cls(blob, offsets)
+        if places.dtype != np.int32 or len(places) < home_mask(len(offsets) - 1) + 2 or places[-1] != FREE:
+            raise ValueError(f"{name}.places.npy: {len(places)} places for {len(offsets) - 1} strings")
+        return cls(blob, offsets, places)
 
 
 def packed(parts: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -182,11 +168,14 @@ def map_array(path: Path) -> NDArray[Any]:
     with path.open("rb") as stream:
         major, _ = np.lib.format.read_magic(stream)
         read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(stream)
-    if 0 in shape:  # an array without elements cannot be mapped
-        return np.zeros(shape, dtype)
-    # a plain view: slices of a memmap object cost microseconds more
-    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        shape, fortran, dtype = read(stream)
+        if dtype.hasobject:
+            raise ValueError(f"{path.name} holds Python objects")
+        if 0 in shape:  # an array without elements cannot be mapped
+            return np.zeros(shape, dtype)
+        order: Literal["F", "C"] = "F" if fortran else "C"
+        # a plain view: slices of a memmap object cost microseconds more
+        return np.asarray(np.memmap(stream, dtype, "r", stream.tell(), shape, order))
 
 
 def let_go(array: NDArray[Any]) -> None:

@@ -293,15 +293,17 @@ def test_a_killed_save_leaves_the_old_index_or_the_new_one(tmp_path: Path, at: i
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_an_index_without_the_largest_impacts_opens(tmp_path: Path) -> None:
-    """Earlier versions did not write them."""
+@pytest.mark.parametrize("missing", ["maxima.npy", "terms.places.npy"])
+def test_an_index_of_an_earlier_version_opens(missing: str, tmp_path: Path) -> None:
+    """Which had neither the largest impacts nor a hash table."""
     index = BM25.build(corpus("a b", "b b c", "c"), RAW)
     index.save(tmp_path)
-    (maxima,) = tmp_path.glob("*/maxima.npy")
-    maxima.unlink()
+    (file,) = tmp_path.glob(f"*/{missing}")
+    file.unlink()
     again = BM25.open(tmp_path)
     assert again._postings.maxima.tolist() == index._postings.maxima.tolist()
-    assert again.top("a b c", 5) == index.top("a b c", 5)
+    for text in ("a b c", "c", "d", ""):
+        assert again.top(text, 5) == index.top(text, 5)
 
 
 def test_the_engine_is_chosen_and_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

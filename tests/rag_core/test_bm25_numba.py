@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -58,13 +59,35 @@ def test_built_and_mapped_answers_are_those_of_numpy(documents: list[Document], 
                 assert mapped.search(query, k, where).rankings == wanted.rankings
 
 
+def test_threads_share_an_index(documents: list[Document]) -> None:
+    """The kernel lets them run at the same time."""
+    index = BM25.build(documents, Analyser.raw(), engine="numba")
+    rng = np.random.default_rng(2)
+    texts = [" ".join(f"w{word}" for word in np.minimum(rng.zipf(1.3, 5), 5000)) for _ in range(150)]
+    wanted = [index.top(text, 20) for text in texts]
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: [index.top(text, 20) for text in texts], range(4)):
+            assert found == wanted
+
+
+def test_words_of_any_script_and_none() -> None:
+    texts = ["crème brûlée", "図書館 crème", "brûlée", "", "x" * 300]
+    made = [
+        BM25.build([Document(f"d{i}", text) for i, text in enumerate(texts)], Analyser.raw(), engine=engine)
+        for engine in ("numpy", "numba")
+    ]
+    for text in (*texts, "brûlée brûlée CRÈME", "unknown", "unknown 図書", "!", "x" * 299):
+        plain, fast = (index.top(text, 3) for index in made)
+        assert plain == fast
+
+
 def test_empty_and_copied() -> None:
     empty = BM25.build([], Analyser.raw(), engine="numba")
     assert empty.top("a", 3).doc_ids == ()
     index = get_lexical("bm25?engine=numba", [Document("a", "x"), Document("b", "x y")], Analyser.raw())
     assert isinstance(index, BM25)
     scorer = pickle.loads(pickle.dumps(index._scorer))
-    assert scorer.best([(0, 1)], 5, None)[0].tolist() == index._scorer.best([(0, 1)], 5, None)[0].tolist()
+    assert scorer.best(["y"], 5, None)[0].tolist() == index._scorer.best(["y"], 5, None)[0].tolist() == [0]
 
 
 def test_the_compiled_kernel_is_kept(cache: Path) -> None:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import zlib
+from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from itertools import combinations
+from random import Random
 
 import numpy as np
 import pytest
@@ -13,9 +18,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from rag_core import bm25_kernel, bm25_postings
-from rag_core.bm25_kernel import HELPERS, best_documents, first_from, keep, sink
+from rag_core.bm25_kernel import HELPERS, best_documents, by_bound, first_from, found_terms
 from rag_core.bm25_numba import NumbaScorer
 from rag_core.bm25_postings import NumpyScorer, Postings, Scorer, largest_impacts
+from rag_core.packed import PackedStrings
+from rag_core.packed_find import home_mask
 
 Mask = NDArray[np.bool_] | None
 
@@ -26,7 +33,13 @@ def made(lists: list[dict[int, float]], n_rows: int) -> Postings:
     pairs = [pair for one in lists for pair in sorted(one.items())]
     rows, impacts = (np.array([p[at] for p in pairs], kind) for at, kind in ((0, np.int32), (1, np.float32)))
     arrays = {"starts": starts, "rows": rows, "impacts": impacts}
-    return Postings(arrays | {"maxima": largest_impacts(starts, impacts)}, n_rows)
+    terms = PackedStrings.pack([f"t{term}" for term in range(len(lists))]).hashed()
+    return Postings(arrays | {"maxima": largest_impacts(starts, impacts)}, terms, n_rows)
+
+
+def words(found: list[tuple[int, int]]) -> list[str]:
+    """The terms of these numbers, each so many times, and some that no document holds."""
+    return ["t", *(f"t{term}" for term, count in found for _ in range(count)), "t99", "ñ"]
 
 
 def by_hand(
@@ -67,26 +80,31 @@ def cases(draw: st.DrawFn) -> tuple[Postings, list[tuple[int, int]], int, Mask]:
 
 @SCORERS
 @given(
-    case=cases(), skip=st.sampled_from([0, 5, 4096]), window=st.sampled_from([1, 7, 16, 999]), data=st.data()
+    case=cases(),
+    few=st.sampled_from([0, 5, bm25_postings.FEW]),
+    window=st.sampled_from([1, 7, 16, 999]),
+    data=st.data(),
 )
 @settings(max_examples=200, deadline=None)
 def test_the_best_are_those_of_sums_by_hand(
     scorer: Make,
     case: tuple[Postings, list[tuple[int, int]], int, Mask],
-    skip: int,
+    few: int,
     window: int,
     data: st.DataObject,
 ) -> None:
     postings, found, k, allowed = case
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bm25_postings, "SKIP", skip)
-        patch.setattr(bm25_postings, "FEW", data.draw(st.sampled_from([0, 9, bm25_postings.FEW])))
+        patch.setattr(bm25_postings, "FEW", few)
+        patch.setattr(bm25_postings, "SAMPLED", data.draw(st.sampled_from([0, 1, 9, bm25_postings.SAMPLED])))
         patch.setattr(bm25_postings, "LIKELY", data.draw(st.sampled_from([0.0, 0.9, 1e9])))
         patch.setattr(bm25_kernel, "WINDOW", window)
-        patch.setattr(bm25_kernel, "LOOK_UP", data.draw(st.sampled_from([0, 1, 1000])))
+        for module in (bm25_postings, bm25_kernel):
+            patch.setattr(module, "LOOK_UP", data.draw(st.sampled_from([0, 1, 1000])))
         engine = scorer(postings)
+        asked = data.draw(st.permutations(words(found)))
         for _ in range(2):  # what the first query left behind
-            rows, scores = engine.best(found, k, allowed)
+            rows, scores = engine.best(asked, k, allowed)
             assert (rows.tolist(), scores.tolist()) == by_hand(postings, found, k, allowed)
 
 
@@ -102,11 +120,15 @@ def zipf(rng: np.random.Generator, n_rows: int, sizes: tuple[int, ...]) -> Posti
 
 @SCORERS
 @pytest.mark.parametrize("sizes", [(30, 4000, 9000), (2, 3, 9000), (60, 60, 4000, 10_000, 10_000)])
-def test_longer_lists(scorer: Make, sizes: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("window", [1024, bm25_kernel.WINDOW])
+def test_longer_lists(
+    scorer: Make, sizes: tuple[int, ...], window: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bm25_kernel, "WINDOW", window)
     postings = zipf(np.random.default_rng(1), 10_000, sizes)
     found = [(term, 1) for term in range(len(sizes))]
     for k in (1, 10, 300):
-        rows, scores = scorer(postings).best(found, k, None)
+        rows, scores = scorer(postings).best(words(found), k, None)
         assert (rows.tolist(), scores.tolist()) == by_hand(postings, found, k, None)
 
 
@@ -115,33 +137,71 @@ def test_numpy_does_not_read_what_can_win_nothing(monkeypatch: pytest.MonkeyPatc
     scorer, added = NumpyScorer(postings), []
     real = scorer._add
 
-    def add(terms: list[bm25_postings.Term], allowed: Mask, sums: NDArray[np.float64]) -> object:
-        added.extend(stop - start for _, start, stop, _ in terms)
-        return real(terms, allowed, sums)
+    def add(asked: list[bm25_postings.Asked], allowed: Mask, sums: NDArray[np.float64]) -> object:
+        added.extend(rows.size for (_, rows, _), _ in asked)
+        return real(asked, allowed, sums)
 
     monkeypatch.setattr(scorer, "_add", add)
-    scorer.best([(0, 1), (1, 1), (2, 1)], 10, None)
+    scorer.best(["t0", "t1", "t2"], 10, None)
     assert added == [100]
 
 
 @SCORERS
 def test_all_scores_equal_at_the_cut(scorer: Make) -> None:
     everywhere = dict.fromkeys(range(3000), 0.5)
-    rows, scores = scorer(made([everywhere, everywhere], 3000)).best([(0, 1), (1, 2)], 5, None)
+    rows, scores = scorer(made([everywhere, everywhere], 3000)).best(["t1", "t0", "t1"], 5, None)
     assert (rows.tolist(), scores.tolist()) == ([0, 1, 2, 3, 4], [1.5] * 5)
+
+
+@SCORERS
+@pytest.mark.parametrize("n_lists", [1, 3, 8])
+def test_the_best_documents_hold_all_terms(scorer: Make, n_lists: int) -> None:
+    """So that the best entries of the lists are few documents, many times."""
+    lists = [{row: 1 + row % 199 / 256 for row in range(0, 400, 1 + term % 2)} for term in range(n_lists)]
+    found = [(term, 1) for term in range(n_lists)]
+    postings = made(lists, 400)
+    for k in (1, 7, 60, 399, 400, 500):
+        rows, scores = scorer(postings).best(words(found), k, None)
+        assert (rows.tolist(), scores.tolist()) == by_hand(postings, found, k, None)
+
+
+@SCORERS
+def test_threads_share_a_scorer(scorer: Make) -> None:
+    postings = zipf(np.random.default_rng(3), 2000, (10, 40, 150, 600))
+    asked = [
+        [(term, 1 + term % 2) for term in terms] for n in (1, 2, 3) for terms in combinations(range(4), n)
+    ]
+    engine = scorer(postings)
+
+    def answers(_: int) -> list[tuple[list[int], list[float]]]:
+        found = [engine.best(words(one), 8, None) for one in asked]
+        return [(rows.tolist(), scores.tolist()) for rows, scores in found]
+
+    with ThreadPoolExecutor(4) as pool:
+        every = list(pool.map(answers, range(4)))
+    assert every == [[by_hand(postings, one, 8, None) for one in asked]] * 4
 
 
 @SCORERS
 def test_nothing_asked_or_allowed(scorer: Make) -> None:
     engine = scorer(made([{0: 1.0, 2: 2.0}, {2: 1.0}], 3))
     assert [part.size for part in engine.best([], 5, None)] == [0, 0]
-    assert [part.size for part in engine.best([(0, 1), (1, 1)], 5, np.zeros(3, bool))] == [0, 0]
+    assert [part.size for part in engine.best(["t0", "t1"], 5, np.zeros(3, bool))] == [0, 0]
+    assert [part.size for part in engine.best(["t", ""], 5, None)] == [0, 0]
 
 
 def test_the_numpy_scorer_is_copied_with_its_postings() -> None:
     scorer = NumpyScorer(made([{0: 1.0, 2: 2.0}], 3))
     copy = pickle.loads(pickle.dumps(scorer))
-    assert copy.best([(0, 1)], 5, None)[0].tolist() == [2, 0]
+    assert copy.best(["t0"], 5, None)[0].tolist() == [2, 0]
+
+
+def test_the_terms_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bm25_postings, "KEPT", 3)
+    scorer = NumpyScorer(made([{0: 1.0}, {1: 2.0}], 2))
+    for term, rows in (("t0", [0]), ("t1", [1]), ("x", []), ("y", []), ("t0", [0]), ("t1", [1])):
+        assert scorer.best([term], 5, None)[0].tolist() == rows
+    assert len(scorer._lists) <= 3
 
 
 def test_largest_impacts_of_terms_without_any() -> None:
@@ -164,4 +224,37 @@ def test_the_helpers_that_numba_must_know() -> None:
         for value in vars(bm25_kernel).values()
         if getattr(value, "__module__", "") == bm25_kernel.__name__
     }
-    assert functions == {*HELPERS, best_documents} == {first_from, keep, sink, best_documents}
+    assert functions - {bm25_kernel._crc_table} == {*HELPERS, best_documents}
+
+
+@given(
+    st.lists(st.text("ab\u00f1図", min_size=1, max_size=3), max_size=9),
+    st.sets(st.text("ab\u00f1", max_size=3)),
+)
+def test_the_words_of_a_query_are_found_and_counted(query: list[str], strings: set[str]) -> None:
+    terms = PackedStrings.pack([*strings]).hashed()
+    counted = Counter(number for word in query if (number := terms.find(word)) >= 0)
+    given_words = np.frombuffer("\0".join(query).encode(), np.uint8)
+    numbers, counts = found_terms(given_words, *terms.arrays, home_mask(len(terms)))
+    if not query and "" in strings:  # no words are one that is empty
+        counted[terms.find("")] = 1
+    assert dict(zip(numbers.tolist(), counts.tolist())) == counted
+
+
+@given(st.binary(max_size=20))
+def test_the_hash_is_that_of_zlib(data: bytes) -> None:
+    code = 0xFFFFFFFF
+    for byte in data:
+        code = int(bm25_kernel.CRC[(code ^ byte) & 0xFF]) ^ code >> 8
+    assert code ^ 0xFFFFFFFF == zlib.crc32(data)
+
+
+@given(st.lists(st.tuples(st.sampled_from([0.5, 1.0, 2.0]), st.integers(1, 3)), max_size=8), st.randoms())
+def test_terms_in_order_of_what_they_add(given_terms: list[tuple[float, int]], random: Random) -> None:
+    order = [*range(len(given_terms))]
+    random.shuffle(order)
+    maxima = np.array([bound for bound, _ in given_terms], np.float32)
+    terms, counts = np.array(order, np.int64), np.array([given_terms[t][1] for t in order], float)
+    bounds = by_bound(terms, counts, maxima)
+    wanted = sorted((-bound * count, t, count) for t, (bound, count) in enumerate(given_terms))
+    assert [*zip((-bounds).tolist(), terms.tolist(), counts.tolist())] == wanted

@@ -22,7 +22,7 @@ from rag_core import (
     index_sources,
     index_table,
     index_write,
-    packed,
+    packed_find,
     seen,
     spill,
 )
@@ -53,7 +53,7 @@ def in_blocks_of(patch: pytest.MonkeyPatch, size: int) -> None:
         (bm25_write, "BLOCK_TEXTS"),
         (bm25_write, "WINDOW"),
         (analysis, "KEPT_WORDS"),
-        (packed, "KEPT"),
+        (packed_find, "HASHED"),
     ):
         patch.setattr(module, name, size)
     for module in (index_change, index_rows, index_sources, index_table, index_write):

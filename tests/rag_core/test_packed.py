@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -16,10 +17,23 @@ from rag_core.packed import PackedStrings, map_array, write_array
 @given(st.sets(st.text(max_size=6), max_size=30), st.text(max_size=6))
 def test_find_agrees_with_a_list(strings: set[str], other: str) -> None:
     ordered = sorted(strings, key=lambda s: s.encode("utf-8", "surrogatepass"))
-    packed = PackedStrings.pack(ordered)
-    assert [packed[i] for i in range(len(packed))] == ordered
-    for string in {*strings, other}:
-        assert packed.find(string) == (ordered.index(string) if string in strings else -1)
+    plain = PackedStrings.pack(ordered)
+    for packed in (plain, plain.hashed()):
+        assert [packed[i] for i in range(len(packed))] == ordered
+        for string in {*strings, other}:
+            assert packed.find(string) == (ordered.index(string) if string in strings else -1)
+
+
+@given(
+    st.sets(st.text(max_size=6), max_size=30), st.text(max_size=6), st.sampled_from([1, 3, 0xF8, 0xFFFFFFFF])
+)
+def test_find_by_hash_needs_no_order_and_survives_clashes(strings: set[str], other: str, bits: int) -> None:
+    """``bits`` of the hash are used: with few, most strings are behind the place where they belong."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rag_core.packed_find.crc32", lambda data: crc32(data) & bits)
+        packed = PackedStrings.pack([*strings]).hashed()
+        for string in {*strings, other}:
+            assert packed.find(string) == ([*strings].index(string) if string in strings else -1)
 
 
 @given(
@@ -32,13 +46,6 @@ def test_find_among_long_shared_beginnings(other: str, data: st.DataObject) -> N
     packed = PackedStrings.pack(ordered)
     for string in {*ordered, other}:
         assert packed.find(string) == (ordered.index(string) if string in ordered else -1)
-
-
-def test_answers_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rag_core.packed.KEPT", 3)
-    packed = PackedStrings.pack(["a", "b"])
-    assert [packed.find(word) for word in "abcdab"] == [0, 1, -1, -1, 0, 1]
-    assert len(packed._found) <= 3
 
 
 @pytest.mark.parametrize("whole", [0, 1 << 22])
@@ -57,6 +64,22 @@ def test_saved_and_mapped(tmp_path: Path) -> None:
         assert [again[i] for i in range(len(again))] == strings
         copy = pickle.loads(pickle.dumps(again))
         assert [copy[i] for i in range(len(copy))] == strings
+        PackedStrings.pack(strings).hashed().save(tmp_path, "h")
+        hashed = PackedStrings.open(tmp_path, "h")
+        for same in (hashed, pickle.loads(pickle.dumps(hashed))):
+            assert same._places is not None
+            assert [same.find(string) for string in (*strings, "x")] == [*range(len(strings)), -1]
+
+
+def test_a_damaged_hash_table_is_told(tmp_path: Path) -> None:
+    """One without a free last place would be searched past its end."""
+    PackedStrings.pack(["a", "b"]).hashed().save(tmp_path, "x")
+    places = map_array(tmp_path / "x.places.npy")
+    for damaged in (places[:4], np.zeros_like(places)):
+        write_array(tmp_path / "y.npy", damaged)
+        (tmp_path / "y.npy").replace(tmp_path / "x.places.npy")
+        with pytest.raises(ValueError, match=r"x\.places\.npy: \d places for 2 strings"):
+            PackedStrings.open(tmp_path, "x")
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 3), (1,)])
@@ -78,13 +101,11 @@ def test_answers_stay_the_same_once_all_strings_are_kept(strings: list[str]) -> 
     asked = [*strings, "", "aa", "zz", "ü"]
     wanted = [strings.index(string) if string in strings else -1 for string in asked]
     assert packed._strings is None
-    assert packed._places is None
     for _ in range(2):
         assert [packed.find(string) for string in asked] == wanted
         assert packed.take(np.array([2, 0, 2])) == [strings[2], strings[0], strings[2]]
-    assert packed._strings == strings
-    assert packed._places is not None
-    assert [packed.find(string) for string in asked] == wanted
+    assert packed._strings is not None
+    assert packed._strings.tolist() == strings
     assert packed.take(np.array([], np.int64)) == []
 
 
@@ -95,4 +116,9 @@ def test_large_lists_are_not_kept_whole(monkeypatch: pytest.MonkeyPatch) -> None
         assert packed.find("cd") == 1
         assert packed.take(np.array([1, 0])) == ["cd", "ab"]
     assert packed._strings is None
-    assert packed._places is None
+
+
+def test_arrays_of_python_objects_are_not_mapped(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.array(["a", None], object))
+    with pytest.raises(ValueError, match=r"x\.npy holds Python objects"):
+        map_array(tmp_path / "x.npy")
