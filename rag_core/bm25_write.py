@@ -79,7 +79,9 @@ def write_arrays(
             for merged in merge([block.terms for block in blocks]):
                 arrays.add(merged, blocks, spill)
             n_terms_of_all = arrays.n_terms
-    PackedStrings.open(folder, "terms").hashed().save_places(folder, "terms")
+    terms = PackedStrings.open(folder, "terms")
+    terms.hashed().save_places(folder, "terms")
+    terms.let_go()
     return {"n_documents": n_filled, "n_empty": n_given - n_filled, "n_terms": n_terms_of_all}
 
 
