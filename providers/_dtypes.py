@@ -28,6 +28,7 @@ from rag_core.protocols import Role, Vectors
 
 __all__ = [
     "AUTO",
+    "DOT_PRODUCTS",
     "LEAST_COSINE",
     "TEXTS",
     "Choice",
@@ -55,6 +56,8 @@ FEATURES = {
     "avx512": {"avx512f"},
 }
 OTHER = "other"
+#: CPUs whose 8-bit products add up without overflow.
+DOT_PRODUCTS = ("amx", "bf16", "vnni")
 #: A ratio to fp32 that is no slower: two runs of one setting differ by as much.
 NO_SLOWER = 0.95
 TABLE = Path(__file__).parent / "data" / "dtypes.json"

@@ -8,7 +8,6 @@ about half as fast. The graph is that of :mod:`providers._bert_onnx`.
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -24,9 +23,9 @@ from providers._bert_rows import measure, rows_graph, takes_lengths, watched
 from providers._bert_weights import BertShape
 from providers._common import require
 from providers._e5_packed import BLOCK, PackedE5, parse_packed
+from providers._fitting import fitting_rows
 from providers._onnx import open_session, runtime_info, session_call
 from providers._rows import RowRunner
-from providers._sentences import SENTENCES
 from providers._transformer import TransformerEmbedder
 from rag_core.errors import ProviderUnavailableError
 from rag_core.fingerprint import Fingerprint
@@ -45,9 +44,6 @@ MODEL = "multilingual-e5-small"
 #: Limits of 4, 8, 12, 16 and 24: 1.02, 1.02, 1.03, 1.04 and 1.02 times the passages/s of none.
 PADDING = 12
 PROMPTS = ("query", "passage")
-#: What ``int8`` is fitted on: sentences of one passage; rows from all over the vocabulary, and their tokens.
-PASSAGE_SENTENCES = 8
-VOCABULARY_ROWS, ROW_TOKENS = 64, 8
 #: Token ids below are special ones.
 FIRST_PLAIN = 4
 
@@ -194,23 +190,13 @@ def graph(spec: Spec, packed: PackedE5, dtype: str = "q4", lengths: bool = True)
 
 
 def _measured_ids(spec: Spec, packed: PackedE5) -> list[list[int]]:
-    """Token ids of what ``int8`` is fitted on.
-
-    They are :data:`providers._sentences.SENTENCES` in both roles, one by one and in passages, and rows of
-    tokens from all over the vocabulary, lest a word that no sentence holds falls outside of the ranges.
+    """Token ids of what ``int8`` is fitted on, texts in both roles: see
+    :func:`providers._fitting.fitting_rows`.
     """
     tokenizer = E5Tokenizer(spec, packed)
-    starts = range(0, len(SENTENCES), PASSAGE_SENTENCES)
-    passages = [" ".join(SENTENCES[start : start + PASSAGE_SENTENCES]) for start in starts]
-    texts = [*SENTENCES, *passages]
-    rows = [tokenizer.encode(f"{prompt}: {text}").ids for prompt in PROMPTS for text in texts]
-    # multiples of the golden section of a circle lie evenly on it
-    plain = packed.words - FIRST_PLAIN
-    stride = round(0.618034 * plain)
-    while math.gcd(stride, plain) > 1:
-        stride += 1
-    spread = FIRST_PLAIN + np.arange(VOCABULARY_ROWS * ROW_TOKENS) * stride % plain
-    return rows + [[packed.bos, *row, packed.eos] for row in spread.reshape(VOCABULARY_ROWS, -1).tolist()]
+    templates = [f"{prompt}: {{}}" for prompt in PROMPTS]
+    plain = range(FIRST_PLAIN, packed.words)
+    return fitting_rows(lambda text: tokenizer.encode(text).ids, plain, (packed.bos, packed.eos), templates)
 
 
 class E5Tokenizer:

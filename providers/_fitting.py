@@ -1,4 +1,4 @@
-"""Rows of tokens on which the ranges of an 8-bit encoder are measured (:func:`providers._bert_rows.measure`)."""
+"""Rows of tokens on which an 8-bit encoder's ranges are measured: :func:`providers._bert_rows.measure`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from providers._sentences import SENTENCES
 
 __all__ = ["fitting_rows"]
 
+#: Sentences of one passage; rows from all over the vocabulary, and their tokens.
 PASSAGE_SENTENCES = 8
 VOCABULARY_ROWS, ROW_TOKENS = 64, 8
 

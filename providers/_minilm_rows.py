@@ -1,4 +1,4 @@
-"""MiniLM's packaged weights as an encoder of 8-bit rows, made once: see :mod:`providers._bert_rows`."""
+"""MiniLM's packaged weights, multiplied as integers: :mod:`providers._bert_two_rows`, made once."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from providers._bert_onnx import EMBEDDINGS, Floats, encoder_graph, once, source_of
-from providers._bert_rows import measure, rows_graph, takes_lengths, watched
+from providers._bert_rows import measure, takes_lengths, watched
+from providers._bert_two_rows import two_rows_graph
 from providers._bert_weights import LAYER, BertShape, BertWeights
 from providers._common import require
 from providers._fitting import fitting_rows
 from providers._models import MINILM
 from providers._onnx_read import Model, read_model
-from rag_core.errors import ProviderError
+from rag_core.errors import ProviderError, ProviderUnavailableError
 from rag_core.registry import Spec
 
 __all__ = ["CONVERTER", "RowFloats", "packaged_weights", "rows_file"]
@@ -74,9 +75,7 @@ def packaged_weights(path: Path) -> BertWeights:
             for part in NORMS:
                 _norm(model, tensors, LAYER.format(layers) + part)
             layers += 1
-        words, positions, types = (
-            tensors[f"{EMBEDDINGS}{table}_embeddings.weight"] for table in TABLES
-        )
+        words, positions, types = (tensors[f"{EMBEDDINGS}{table}_embeddings.weight"] for table in TABLES)
         shape = BertShape(
             dim=words.shape[1], layers=layers, heads=HEADS,
             inner=len(tensors[f"{LAYER.format(0)}intermediate.dense.bias"]), epsilon=EPSILON,
@@ -110,8 +109,11 @@ def rows_file(spec: Spec, path: Path, tokenizer: Any) -> Path | bytes:
 
     Raises:
         MissingExtraError: onnxruntime is not installed.
+        ProviderUnavailableError: there is no such file.
         ProviderError: as of :func:`packaged_weights`.
     """
+    if not path.is_file():
+        raise ProviderUnavailableError(spec.name, f"no model file {path}")
     lengths = takes_lengths(str(require(spec, "onnxruntime").__version__))
 
     def make() -> bytes:
@@ -120,7 +122,7 @@ def rows_file(spec: Spec, path: Path, tokenizer: Any) -> Path | bytes:
         rows = fitting_rows(lambda text: tokenizer.encode(text).ids, plain, (CLS, SEP))
         exact = encoder_graph(MINILM, source_of(weights, "fp32"), watched(weights.shape))
         ranges = measure(spec, exact, weights.shape, rows)
-        return rows_graph(MINILM, RowFloats(weights), ranges, lengths)
+        return two_rows_graph(MINILM, RowFloats(weights), ranges, lengths)
 
     name = f"{spec.name}-int8-rows" if lengths else f"{spec.name}-int8-rows-masked"
     return once(name, _digest(path), make, CONVERTER)

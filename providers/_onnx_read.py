@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,7 +166,7 @@ def _tensor(data: memoryview) -> tuple[str, NDArray[Any]]:
             name = bytes(value).decode()
         elif field == 9:
             raw = value
-    if kind not in _DTYPES or not raw and math.prod(dims):
+    if kind not in _DTYPES or (not raw and 0 not in dims):
         return name, np.empty(0, np.float32)
     return name, np.frombuffer(raw, _DTYPES[kind]).reshape(dims)
 

