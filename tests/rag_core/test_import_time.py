@@ -65,25 +65,29 @@ import sys, json, time
 import rag_core
 from rag_core.registry import EMBEDDERS, RERANKERS, load_plugins
 started = time.process_time()
+total = sum(i * i for i in range(200_000))
+yardstick = time.process_time() - started
+started = time.process_time()
 load_plugins()
 asked = [(s.name, r.availability(s).ok) for r in (EMBEDDERS, RERANKERS) for s in r]
 seconds = time.process_time() - started
-print(json.dumps([seconds, len(asked), sorted({m.partition(".")[0] for m in sys.modules})]))
+print(json.dumps([seconds, yardstick, len(asked), sorted({m.partition(".")[0] for m in sys.modules})]))
 """
 
 
 def test_detection_is_quick_and_imports_nothing_heavy() -> None:
     """Every line of both tables asked, without a key and without a server.
 
-    50 ms of CPU time, in one process of five: what others do on the machine stretches some of them.
+    50 ms of CPU time, in one process of five. Where others share a core every second is stretched, so that a
+    loop which takes 10 ms on a free core, in the same process, says how much.
     """
     spent = []
     for _ in range(5):
-        seconds, asked, modules = python(DETECTION)
+        seconds, yardstick, asked, modules = python(DETECTION)
         assert asked >= 14
         assert not HEAVY & set(modules)
-        spent.append(seconds)
-        if seconds < 0.05:
+        spent.append(seconds / max(1.0, yardstick / 0.01))
+        if spent[-1] < 0.05:
             break
     assert min(spent) < 0.05, f"detection took {spent} s"
 
