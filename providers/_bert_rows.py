@@ -54,7 +54,7 @@ from providers._bert_weights import LAYER, BertShape
 from providers._common import require
 from rag_core.registry import Spec
 
-__all__ = ["Ranges", "RowSource", "measure", "rows_graph", "takes_lengths", "watched"]
+__all__ = ["Ranges", "RowSource", "RowsWriter", "measure", "rows_graph", "takes_lengths", "watched"]
 
 Floats = NDArray[np.float32]
 #: Below the least value of an activation: GELU's is -0.16997, that of its tanh form -0.17004.
@@ -215,31 +215,53 @@ def rows_graph(name: str, source: RowSource, ranges: Ranges, lengths: bool = Tru
             followed by zeros.
     """
     writer = _Writer(source, ranges, lengths)
-    versions = (LENGTHS_OPSET, LENGTHS_IR_VERSION) if lengths else (OPSET, IR_VERSION)
     writer.write()
-    return model_of(name, writer.graph, source.shape, (), *versions)
+    return writer.model(name)
 
 
-class _Writer:
-    """Adds the encoder's nodes to a graph."""
+class RowsWriter:
+    """A graph for an encoder in rows, and the nodes that all such encoders share."""
 
     def __init__(self, source: RowSource, ranges: Ranges, lengths: bool) -> None:
         self.graph = Graph()
         self._source, self._ranges, self._lengths = source, ranges, lengths
 
-    def write(self) -> None:
-        """Add all of them.
+    def model(self, name: str) -> bytes:
+        """The graph as an ONNX model."""
+        versions = (LENGTHS_OPSET, LENGTHS_IR_VERSION) if self._lengths else (OPSET, IR_VERSION)
+        return model_of(name, self.graph, self._source.shape, (), *versions)
 
-        Every normalised vector but the last goes without its middle; ``less`` is what it lacks.
-        """
-        graph, source, ranges = self.graph, self._source, self._ranges
-        parts = embedded(graph, source)
+    def begin(self) -> list[str]:
+        """Add what all layers read, and the embeddings, whose sum is still to be normalised."""
+        graph = self.graph
+        parts = embedded(graph, self._source)
         if self._lengths:
             axis = graph.constant("lengths.axis", np.array([1], np.int64))
             graph.add("ReduceSum", ["attention_mask", axis], "lengths", keepdims=0)
         else:
             graph.add("Cast", ["attention_mask"], "mask", to=INT32)
         graph.constant("middle", np.array(MIDDLE, np.uint8))
+        return parts
+
+    def attend(self, three: Sequence[str], output: str) -> str:
+        """Add the attention of queries, keys and values within each text."""
+        graph, heads = self.graph, self._source.shape.heads
+        if self._lengths:
+            inputs = [*three, "", "", "", "lengths"]
+            return graph.add("Attention", inputs, output, q_num_heads=heads, kv_num_heads=heads)
+        return graph.add("MultiHeadAttention", [*three, "", "mask"], output, CONTRIB, num_heads=heads)
+
+
+class _Writer(RowsWriter):
+    """One row a vector."""
+
+    def write(self) -> None:
+        """Add all nodes.
+
+        Every normalised vector but the last goes without its middle; ``less`` is what it lacks.
+        """
+        graph, source, ranges = self.graph, self._source, self._ranges
+        parts = self.begin()
         graph.constant("channels", np.array([-1], np.int64))
         name, less = "hidden", ranges.middle("hidden")
         hidden = norm(graph, source, parts, "hidden", f"{EMBEDDINGS}LayerNorm", less)
@@ -287,13 +309,7 @@ class _Writer:
             own = slice(place * width, (place + 1) * width)
             product = Product(joined.rounded[own], joined.scale[own], joined.lost[own])
             product.add(graph, rows, f"{at}.{part}", step, MIDDLE, None if part == "k" else biases[own])
-        three, heads = [f"{at}.q", f"{at}.k", f"{at}.v"], source.shape.heads
-        if self._lengths:
-            inputs = [*three, "", "", "", "lengths"]
-            mixed = graph.add("Attention", inputs, f"{at}.mixed", q_num_heads=heads, kv_num_heads=heads)
-        else:
-            inputs = [*three, "", "mask"]
-            mixed = graph.add("MultiHeadAttention", inputs, f"{at}.mixed", CONTRIB, num_heads=heads)
+        mixed = self.attend([f"{at}.{part}" for part in "qkv"], f"{at}.mixed")
         weight, bias = source.matrix(f"{of}attention.output.dense")
         step = float(half.max()) / 127
         product = Product.of(weight, ranges.mean[f"{at}.mixed"] - middle)

@@ -19,28 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from providers._bert_onnx import (
-    ACTIVATIONS,
-    CONTRIB,
-    EMBEDDINGS,
-    INT32,
-    IR_VERSION,
-    OPSET,
-    OUTPUT,
-    Graph,
-    embedded,
-    model_of,
-    norm,
-)
-from providers._bert_rows import (
-    LEAST,
-    LENGTHS_IR_VERSION,
-    LENGTHS_OPSET,
-    MIDDLE,
-    Product,
-    Ranges,
-    RowSource,
-)
+from providers._bert_onnx import ACTIVATIONS, CONTRIB, EMBEDDINGS, OUTPUT, norm
+from providers._bert_rows import LEAST, MIDDLE, Product, Ranges, RowSource, RowsWriter
 from providers._bert_weights import LAYER
 
 __all__ = ["two_rows_graph"]
@@ -65,27 +45,16 @@ def two_rows_graph(name: str, source: RowSource, ranges: Ranges, lengths: bool =
     """The encoder, used like that of :func:`providers._bert_rows.rows_graph`, whose arguments these are."""
     writer = _Writer(source, ranges, lengths)
     writer.write()
-    versions = (LENGTHS_OPSET, LENGTHS_IR_VERSION) if lengths else (OPSET, IR_VERSION)
-    return model_of(name, writer.graph, source.shape, (), *versions)
+    return writer.model(name)
 
 
-class _Writer:
-    """Adds the encoder's nodes to a graph."""
-
-    def __init__(self, source: RowSource, ranges: Ranges, lengths: bool) -> None:
-        self.graph = Graph()
-        self._source, self._ranges, self._lengths = source, ranges, lengths
+class _Writer(RowsWriter):
+    """Two rows a vector."""
 
     def write(self) -> None:
-        """Add all of them."""
+        """Add all nodes."""
         graph, source = self.graph, self._source
-        parts = embedded(graph, source)
-        if self._lengths:
-            axis = graph.constant("lengths.axis", np.array([1], np.int64))
-            graph.add("ReduceSum", ["attention_mask", axis], "lengths", keepdims=0)
-        else:
-            graph.add("Cast", ["attention_mask"], "mask", to=INT32)
-        graph.constant("middle", np.array(MIDDLE, np.uint8))
+        parts = self.begin()
         name = "hidden"
         hidden = norm(graph, source, parts, name, f"{EMBEDDINGS}LayerNorm")
         for n in range(source.shape.layers):
@@ -111,12 +80,7 @@ class _Writer:
             self._sum(rows, f"{of}attention.self.{name}", f"{at}.{name[0]}")
             for name in ("query", "key", "value")
         ]
-        heads = self._source.shape.heads
-        if self._lengths:
-            inputs = [*three, "", "", "", "lengths"]
-            return self.graph.add("Attention", inputs, f"{at}.mixed", q_num_heads=heads, kv_num_heads=heads)
-        inputs = [*three, "", "mask"]
-        return self.graph.add("MultiHeadAttention", inputs, f"{at}.mixed", CONTRIB, num_heads=heads)
+        return self.attend(three, f"{at}.mixed")
 
     def _rows(self, vectors: str, name: str, at: str) -> _Rows:
         """``vectors``, within the ranges of the tensor ``name``, as two rows."""
