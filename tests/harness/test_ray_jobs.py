@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,8 @@ from harness.results import CellKey, ResultDocument, load_result
 from harness.runner import plan, run
 from rag_core.errors import InvalidArgumentError, ProviderUnavailableError
 
+from ..ray_cluster import two_nodes
+
 pytestmark = pytest.mark.stores_external
 SPEC = RunSpec("mini", ("fake", "fake?call_s=0.03"), baseline_only=True, min_samples=5, threads=1)
 
@@ -24,23 +25,14 @@ SPEC = RunSpec("mini", ("fake", "fake?call_s=0.03"), baseline_only=True, min_sam
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A head that measures nothing, and a node."""
-    cluster_utils = pytest.importorskip("ray.cluster_utils")
-    import ray
-
-    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
-        warnings.simplefilter("ignore")
+    with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         root = str(Path(__file__).resolve().parents[2])
         patch.setenv(
             "PYTHONPATH", os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
         )
-        head = {"num_cpus": 0, "object_store_memory": 80 << 20, "include_dashboard": False}
-        found = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
-        found.node = found.add_node(num_cpus=2, object_store_memory=80 << 20)
-        ray.init(address=found.address, log_to_driver=False, logging_level="ERROR")
-        yield found
-        ray.shutdown()
-        found.shutdown()
+        with two_nodes(0) as found:
+            yield found
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from providers import EMBEDDERS, _bert_rows
+from providers import _bert_rows
 from providers import _onnx_write as onnx
 from providers._bert_onnx import CONTRIB, IR_VERSION, OPSET, Floats, Graph, encoder_graph, source_of
 from providers._bert_rows import (
@@ -23,11 +23,7 @@ from providers._bert_rows import (
 from providers._bert_weights import BertWeights, read_bert
 from rag_core.errors import MissingExtraError
 
-SPEC = EMBEDDERS[0]
-#: Texts to measure on and texts to answer, of the tiny encoder's 40 words.
-MEASURED = [[1, 8, 30, 2], [1, 9, 2] * 200, [1, *range(5, 40), 2], [1, 7, 9, 30, 2], [1, 5, 2]]
-IDS = np.array([[1, 7, 9, 30, 2], [1, 5, 2, 0, 0]])
-MASK = np.array([[1] * 5, [1] * 3 + [0] * 2])
+from .tiny_rows import MASK, MEASURED, SPEC, answer, measured
 
 
 class Rows(Floats):
@@ -35,23 +31,6 @@ class Rows(Floats):
 
     def matrix(self, name):
         return self.floats(f"{name}.weight"), self.floats(f"{name}.bias")
-
-
-def _measured(weights: BertWeights) -> Ranges:
-    model = encoder_graph("tiny", source_of(weights, "fp32"), watched(weights.shape))
-    return measure(SPEC, model, weights.shape, MEASURED)
-
-
-def _answer(model: bytes, rows: slice = slice(2), length: int = 5) -> np.ndarray:
-    runtime = pytest.importorskip("onnxruntime")
-    session = runtime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    feed = {"input_ids": IDS[rows, :length], "attention_mask": MASK[rows, :length]}
-    return session.run(["last_hidden_state"], feed)[0]
-
-
-def _cosines(found: np.ndarray, exact: np.ndarray) -> np.ndarray:
-    norms = np.linalg.norm(found, axis=-1) * np.linalg.norm(exact, axis=-1)
-    return ((found * exact).sum(-1) / norms)[MASK == 1]
 
 
 def test_a_product_is_right_to_the_rounding_of_its_weights() -> None:
@@ -99,7 +78,7 @@ def test_smoothing_is_loudness_against_weights_on_a_grid() -> None:
 def test_ranges_are_those_of_the_tensors(make_bert) -> None:
     runtime = pytest.importorskip("onnxruntime")
     weights = read_bert(SPEC, make_bert()[0])
-    ranges = _measured(weights)
+    ranges = measured(weights)
     names = watched(weights.shape)
     assert sorted(names) == sorted(ranges.low) == sorted(ranges.high) == sorted(ranges.mean)
     assert sorted(ranges.tops) == ["layer0.active", "layer1.active"]
@@ -109,13 +88,13 @@ def test_ranges_are_those_of_the_tensors(make_bert) -> None:
     rows = [np.array([row[: weights.shape.positions]]) for row in MEASURED]
     for name in ("hidden", "layer1.active", "layer0.v"):
         answers = [session.run([name], {"input_ids": r, "attention_mask": r * 0 + 1})[0][0] for r in rows]
-        answer = np.concatenate(answers)
-        np.testing.assert_allclose(ranges.low[name], answer.min(axis=0), atol=1e-5)
-        np.testing.assert_allclose(ranges.high[name], answer.max(axis=0), atol=1e-5)
-        np.testing.assert_allclose(ranges.mean[name], answer.mean(axis=0), atol=1e-5)
+        joined = np.concatenate(answers)
+        np.testing.assert_allclose(ranges.low[name], joined.min(axis=0), atol=1e-5)
+        np.testing.assert_allclose(ranges.high[name], joined.max(axis=0), atol=1e-5)
+        np.testing.assert_allclose(ranges.mean[name], joined.mean(axis=0), atol=1e-5)
         middle, half = ranges.middle(name), ranges.half(name)
-        assert (answer <= middle + half + 1e-5).all()
-        assert (answer >= middle - half - 1e-5).all()
+        assert (joined <= middle + half + 1e-5).all()
+        assert (joined >= middle - half - 1e-5).all()
     tops = session.run(["layer1.active"], {"input_ids": rows[1], "attention_mask": rows[1] * 0 + 1})
     assert 0 < ranges.tops["layer1.active"] <= tops[0].max()
 
@@ -123,18 +102,18 @@ def test_ranges_are_those_of_the_tensors(make_bert) -> None:
 @pytest.mark.parametrize("lengths", [True, False])
 @pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])
 def test_an_encoder_of_rows_is_near_its_floats_and_no_text_depends_on_another(
-    activation: str, lengths: bool, make_bert
+    activation: str, lengths: bool, make_bert, cosines
 ) -> None:
     runtime = pytest.importorskip("onnxruntime")
     if lengths and not takes_lengths(runtime.__version__):
         pytest.skip("needs onnxruntime 1.25")
     weights = read_bert(SPEC, make_bert("bert", activation)[0])
-    model = rows_graph("tiny", Rows(weights), _measured(weights), lengths)
-    exact = _answer(encoder_graph("tiny", source_of(weights, "fp32")))
-    found = _answer(model)
+    model = rows_graph("tiny", Rows(weights), measured(weights), lengths)
+    exact = answer(encoder_graph("tiny", source_of(weights, "fp32")))
+    found = answer(model)
     # two random layers of 32 feel the rounding more than twelve trained ones of 384
-    assert _cosines(found, exact).min() > 0.99
-    np.testing.assert_allclose(found[1:, :3], _answer(model, slice(1, 2), 3), atol=1e-5)
+    assert cosines(found, exact)[MASK == 1].min() > 0.99
+    np.testing.assert_allclose(found[1:, :3], answer(model, slice(1, 2), 3), atol=1e-5)
 
 
 def _odd_channels(weights: BertWeights, factor: float, shift: float) -> BertWeights:
@@ -155,15 +134,15 @@ def _odd_channels(weights: BertWeights, factor: float, shift: float) -> BertWeig
 
 def _error(weights: BertWeights, ranges: Ranges) -> float:
     """Of all channels but the loud one, relative to what they should be."""
-    exact = _answer(encoder_graph("tiny", source_of(weights, "fp32")))[MASK == 1]
-    found = _answer(rows_graph("tiny", Rows(weights), ranges, lengths=False))[MASK == 1]
+    exact = answer(encoder_graph("tiny", source_of(weights, "fp32")))[MASK == 1]
+    found = answer(rows_graph("tiny", Rows(weights), ranges, lengths=False))[MASK == 1]
     found, exact = np.delete(found, 7, axis=-1), np.delete(exact, 7, axis=-1)
     return float(np.linalg.norm(found - exact) / np.linalg.norm(exact))
 
 
 def test_a_loud_channel_does_not_drown_the_others(make_bert, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = _odd_channels(read_bert(SPEC, make_bert()[0]), 40, 0)
-    ranges = _measured(weights)
+    ranges = measured(weights)
     smooth = _error(weights, ranges)
     monkeypatch.setattr(_bert_rows, "smoothing", lambda loud, weights, moved: np.ones_like(loud))
     assert _error(weights, ranges) > 10 * smooth
@@ -171,7 +150,7 @@ def test_a_loud_channel_does_not_drown_the_others(make_bert, monkeypatch: pytest
 
 def test_the_middles_taken_off_are_given_back(make_bert) -> None:
     weights = _odd_channels(read_bert(SPEC, make_bert()[0]), 1, 3)
-    ranges = _measured(weights)
+    ranges = measured(weights)
     for name in ("hidden", "layer0.attended", "layer0.hidden", "layer1.attended", "layer0.v", "layer1.v"):
         assert np.abs(ranges.middle(name)).max() > 1, "or nobody would see it missing"
     assert _error(weights, ranges) < 0.02

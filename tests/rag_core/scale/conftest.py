@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from ...ray_cluster import CPUS, two_nodes
 
 PLUGIN = '''
 from __future__ import annotations
@@ -85,18 +86,8 @@ def diary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Diary]:
 @pytest.fixture(scope="module")
 def cluster(diary: Diary) -> Iterator[Any]:
     """A head and one more node, each with processes of its own."""
-    cluster_utils = pytest.importorskip("ray.cluster_utils")
-    import ray
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        node = {"num_cpus": 2, "object_store_memory": 80 << 20, "include_dashboard": False}
-        found = cluster_utils.Cluster(initialize_head=True, head_node_args=node)
-        found.add_node(num_cpus=2, object_store_memory=80 << 20)
-        ray.init(address=found.address, log_to_driver=False, logging_level="ERROR")
+    with two_nodes(CPUS) as found:
         yield found
-        ray.shutdown()
-        found.shutdown()
 
 
 @pytest.fixture
@@ -115,15 +106,5 @@ def corpus(tmp_path: Path) -> Path:
 @pytest.fixture
 def cluster_of_one(diary: Diary) -> Iterator[Any]:
     """A head that embeds nothing, and one node; not with ``cluster`` in one module."""
-    cluster_utils = pytest.importorskip("ray.cluster_utils")
-    import ray
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        head = {"num_cpus": 0, "object_store_memory": 80 << 20, "include_dashboard": False}
-        found = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
-        found.node = found.add_node(num_cpus=2, object_store_memory=80 << 20)
-        ray.init(address=found.address, log_to_driver=False, logging_level="ERROR")
+    with two_nodes(0) as found:
         yield found
-        ray.shutdown()
-        found.shutdown()
