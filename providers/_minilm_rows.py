@@ -94,8 +94,10 @@ def _norm(model: Model, tensors: dict[str, NDArray[np.float32]], name: str) -> N
 
 def _dense(model: Model, tensors: dict[str, NDArray[np.float32]], name: str) -> None:
     bias = f"{PREFIX}{name}.bias"
-    product = next(each for each in model.taker(bias).inputs if each != bias)
-    tensors[f"{name}.weight"] = model.floats(model.maker(product).inputs[1]).T
+    products = [each for each in model.taker(bias).inputs if each != bias]
+    if len(products) != 1:
+        raise KeyError(f"{name}.weight")
+    tensors[f"{name}.weight"] = model.floats(model.maker(products[0]).inputs[1]).T
     tensors[f"{name}.bias"] = model.floats(bias)
 
 

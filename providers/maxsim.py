@@ -190,9 +190,7 @@ def _of_package(spec: Spec, path: str, engine: str, file: str, dtype: str) -> st
     return ""
 
 
-def _open_packaged(
-    spec: Spec, threads: int, engine: str, may_fall_back: bool
-) -> tuple[Any, Opened, str]:  # fmt: skip
+def _open_packaged(spec: Spec, threads: int, engine: str, may_fall_back: bool) -> tuple[Any, Opened, str]:
     """Tokenizer, model and engine: ``engine``, or the package's own graph in place of one that cannot be made
     of it, where this is allowed.
     """

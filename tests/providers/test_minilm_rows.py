@@ -5,19 +5,21 @@ from __future__ import annotations
 import importlib.util
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from providers import RERANKERS
+from providers import RERANKERS, _minilm_rows
 from providers import _onnx_write as onnx
 from providers._bert import bert_tokenizer
 from providers._bert_onnx import encoder_graph, source_of
 from providers._dtypes import DOT_PRODUCTS, cpu_features
 from providers._minilm_rows import packaged_weights, rows_file
 from providers._onnx import open_session, session_call
+from providers._onnx_read import read_model
 from providers._rerank_engines import PACKAGES
 from providers._sentences import SENTENCES
 from rag_core.errors import ProviderError, ProviderUnavailableError
@@ -96,3 +98,14 @@ def test_a_file_that_is_not_there_or_lacks_a_weight(tmp_path: Path) -> None:
     other.write_bytes(onnx.model("m", [], [words], [], [], {"": 17}, 8))
     with pytest.raises(ProviderError, match=r"other\.onnx lacks 'inner\.embeddings\.position_embeddings"):
         packaged_weights(other)
+
+
+@needs_model
+def test_a_bias_that_is_added_to_no_product(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = read_model(file)
+    bias = "inner.encoder.layer.0.attention.self.query.bias"
+    lonely = replace(model.taker(bias), inputs=(bias, bias))
+    nodes = tuple(lonely if node is model.taker(bias) else node for node in model.nodes)
+    monkeypatch.setattr(_minilm_rows, "read_model", lambda path: replace(model, nodes=nodes))
+    with pytest.raises(ProviderError, match=r"lacks 'encoder\.layer\.0\.attention\.self\.query\.weight'"):
+        packaged_weights(file)
