@@ -169,13 +169,15 @@ class Index(OpenIndex):
         Args:
             source: documents; or a folder or file of .txt, .md, .html, .pdf and .jsonl, which is read and cut
                 into chunks. Chunks that a file no longer holds are removed.
-            progress: called with ("embed", "index words" or "store", done, total); total 0 if not known.
+            progress: called with ("embed", "index words", "store" or "index vectors", done, total); total 0
+                if not known.
             batch: texts embedded, and safe, at a time.
             prune: also remove what ``source`` does not hold; nothing of a file that could not be read.
             max_tokens: of a chunk with its title.
             overlap: tokens that a chunk repeats of the one before.
-            engine: makes the vectors elsewhere, such as :class:`rag_core.scale.RayEngine`; the result is the
-                same. ``source`` is then gone through twice.
+            engine: makes the vectors, and the store's index of them where it has one, elsewhere, such as
+                :class:`rag_core.scale.RayEngine`; the result is the same. ``source`` is then gone through
+                twice.
 
         Raises:
             InvalidArgumentError: no embedder, an iterator for an engine, an id that stands twice, metadata
@@ -230,6 +232,7 @@ class Index(OpenIndex):
             strict=strict,
             progress=progress,
             ahead=ahead if engine is not None else None,
+            elsewhere=engine.elsewhere if engine is not None else None,
         )
         self._version = version
         return report

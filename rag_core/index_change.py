@@ -23,7 +23,7 @@ from rag_core.index_table import EMPTY, FAILED, LIVE, STRIDE, TEXTS, SegmentWrit
 from rag_core.index_view import Version, is_snapshot
 from rag_core.index_write import Change, commit, new_name, recover
 from rag_core.progress import Progress
-from rag_core.protocols import EmbedProvider
+from rag_core.protocols import Elsewhere, EmbedProvider
 from rag_core.seen import SeenKeys
 from rag_core.stores import create_store
 
@@ -71,10 +71,12 @@ def ingest_documents(
     strict: bool,
     progress: Progress | None,
     ahead: Callable[[Version, Journal], Ahead] | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> tuple[Version, IngestReport]:
     """See :meth:`rag_core.index.Index.ingest`; returns the version to show and the report.
 
-    ``ahead`` may bring vectors into the journal before the documents are gone through.
+    ``ahead`` may bring vectors into the journal before the documents are gone through, and ``elsewhere`` is
+    where the store works on what it was given.
     """
     started = time.perf_counter()
     identity = embedder.fingerprint
@@ -123,7 +125,7 @@ def ingest_documents(
                 old.manifest.vectors,
                 identity,
             )
-            commit(folder, old, change, segment, old.store.store, journal, progress)
+            commit(folder, old, change, segment, old.store.store, journal, progress, elsewhere=elsewhere)
         else:
             segment.abandon()
             journal.discard()

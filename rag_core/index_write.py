@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -41,7 +41,7 @@ from rag_core.index_table import (
 )
 from rag_core.index_view import Version, is_snapshot
 from rag_core.progress import Progress
-from rag_core.protocols import VectorStore
+from rag_core.protocols import Elsewhere, VectorStore
 
 __all__ = ["INTENT", "Change", "commit", "first_version", "new_name", "recover"]
 
@@ -102,8 +102,12 @@ def commit(
     progress: Progress | None = None,
     *,
     keeps_journal: bool = False,
+    elsewhere: Elsewhere | None = None,
 ) -> Manifest:
     """Make the version after ``old`` and put it in force; returns its manifest.
+
+    Args:
+        elsewhere: where the store works on what it was given, if it does; None: here.
 
     Raises:
         StoreError: the disk is full or refuses; the old version stands.
@@ -127,7 +131,8 @@ def commit(
             if waits:  # readers of the version before this one may still look for what died with it
                 dead = [key for key in stale(folder, old.manifest) if table.row_of_key(key) < 0]
             wanted = None if change.fills_store else is_new
-            _fill(folder, store, change.vectors, table, wanted, texts, journal, dead, progress)
+            with _in_bulk(store, elsewhere, progress):
+                _fill(folder, store, change.vectors, table, wanted, texts, journal, dead, progress)
             for part in VERSIONED:
                 if (folder / part).is_dir():
                     sync_folder(folder / part)
@@ -251,6 +256,23 @@ def _fill(
         done += len(part)
         if progress is not None:
             progress("store", done, total)
+
+
+@contextmanager
+def _in_bulk(store: VectorStore, elsewhere: Elsewhere | None, progress: Progress | None) -> Iterator[None]:
+    """For all writes of a version: what a store does with them, it does once."""
+    bulk = getattr(store, "bulk", None)
+    if bulk is None:
+        yield
+        return
+
+    def told(call: Callable[[], None]) -> None:
+        if progress is not None:
+            progress("index vectors", 0, 0)
+        call() if elsewhere is None else elsewhere(call)
+
+    with bulk(told):
+        yield
 
 
 def recover(folder: Path, version: Version, store: VectorStore) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -11,11 +11,22 @@ from numpy.typing import NDArray
 from rag_core.fingerprint import Fingerprint
 from rag_core.types import Query, Ranking, Run
 
-__all__ = ["EmbedProvider", "Reranker", "Retriever", "Role", "Target", "VectorStore", "Vectors"]
+__all__ = [
+    "Elsewhere",
+    "EmbedProvider",
+    "Reranker",
+    "Retriever",
+    "Role",
+    "Target",
+    "VectorStore",
+    "Vectors",
+]
 
 Role = Literal["query", "document"]
 Target = Literal["api", "mlx", "nvidia", "cpu"]
 Vectors = NDArray[np.float32]
+#: Calls what it is given, on another machine maybe, and returns when that is done; raises what it raises.
+Elsewhere = Callable[[Callable[[], None]], None]
 
 
 @runtime_checkable
@@ -92,7 +103,9 @@ class VectorStore(Protocol):
 
     An index asks two more things of a store, where it has them: ``missing(ids)``, those that no row has, to
     see that nothing was lost (the databases have it); and the attribute ``is_snapshot``, true where an open
-    store keeps showing what it held when it was opened (as ``flat`` does).
+    store keeps showing what it held when it was opened (as ``flat`` does). One that has work to do after a
+    write, such as ``lancedb`` with its index, has ``bulk(elsewhere=None)``, a context in which that is done
+    once, after the last write; ``elsewhere`` (an :data:`Elsewhere`) may move it to another machine.
     """
 
     @property

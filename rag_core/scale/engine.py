@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -75,6 +75,16 @@ class EmbedEngine(Protocol):
         """
         ...
 
+    def elsewhere(self, call: Callable[[], None]) -> None:
+        """Run ``call`` where the workers are, and wait for its end: an :data:`~rag_core.protocols.Elsewhere`.
+
+        Where it fails there, as a machine may lack a package or the way to a store, it is run here.
+
+        Raises:
+            ProviderError: there is no place for it, or it breaks off; and whatever ``call`` raises here.
+        """
+        ...
+
 
 class InProcessEngine:
     """One worker in this process: what an engine does, without any of its machinery."""
@@ -88,6 +98,10 @@ class InProcessEngine:
 
         worker = ShardWorker(job)
         return map(worker.shard, range(n_shards))
+
+    def elsewhere(self, call: Callable[[], None]) -> None:
+        """See :class:`EmbedEngine`: in this process."""
+        call()
 
 
 def check_shard(texts: int) -> int:

@@ -18,12 +18,14 @@ from rag_core.devices import usable_cpus
 from rag_core.errors import ProviderError, ProviderUnavailableError
 from rag_core.factory import SpecString
 from rag_core.scale.engine import SHARD, EmbedJob, ShardReport, check_shard, check_workers
-from rag_core.scale.ray_wait import RESOURCES, Patience, patiently
+from rag_core.scale.ray_wait import LOOK_S, RESOURCES, Patience, patiently
 from rag_core.scale.ray_wait import wait_s as seconds_to_wait
 from rag_core.scale.shards import require
+from rag_core.stores.backed import first_line
 
 __all__ = ["RESOURCES", "RayEngine", "connect", "needed", "workers_for"]
 
+log = logging.getLogger("rag_core")
 LOCAL_STORE_BYTES = 128 << 20
 #: Names of a node's resources that say how much there is of it, not where it is.
 CPU = "CPU"
@@ -168,8 +170,35 @@ class RayEngine:
             for row in patiently(done.iter_rows(), patience, _stopper(done)):
                 yield report_of(row["report"])
         except ray.exceptions.RayError as error:
-            said = str(error).strip().splitlines()[-1]
-            raise ProviderError(f"the cluster broke off: {said}; run the same command again") from error
+            raise _broke_off(error) from error
+
+    def elsewhere(self, call: Callable[[], None]) -> None:
+        """See :class:`~rag_core.scale.engine.EmbedEngine`: on one node, with as many CPUs as the largest has.
+
+        Raises:
+            MissingExtraError: Ray is not installed.
+            ProviderUnavailableError: no cluster, or none of its nodes can take it.
+            ProviderError: the cluster broke off.
+        """
+        ray, began = connect(self.address, self.workers)
+        self._began = ray if began else self._began
+        cpus = max((node["Resources"].get(CPU, 0) for node in ray.nodes() if node["Alive"]), default=0)
+        wanted = {"num_cpus": max(1, int(cpus))}
+        patience = Patience(ray.nodes, wanted, self.wait_s)
+        ends = ray.remote(_called).options(**wanted).remote(call)
+        try:
+            while not ray.wait([ends], timeout=LOOK_S)[0]:
+                patience.check()
+            ray.get(ends)
+        except ray.exceptions.RayTaskError as error:
+            said = first_line(error.cause)
+            log.warning("engine 'ray': no node could make %s (%s): it is made here", call, said)
+            call()
+        except ray.exceptions.RayError as error:
+            raise _broke_off(error) from error
+        except BaseException:
+            ray.cancel(ends, force=True)
+            raise
 
     def close(self) -> None:
         """Leave the cluster, and end it where it was started here."""
@@ -183,6 +212,15 @@ class RayEngine:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _called(call: Callable[[], None]) -> None:
+    call()
+
+
+def _broke_off(error: Exception) -> ProviderError:
+    said = str(error).strip().splitlines()[-1]
+    return ProviderError(f"the cluster broke off: {said}; run the same command again")
 
 
 def _stopper(data: Any) -> Callable[[], None]:

@@ -13,76 +13,28 @@ the folder keeps ``store.json`` alone. Who may go there is told by the environme
 from __future__ import annotations
 
 import json
-import os
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from rag_core.errors import InvalidArgumentError, StoreError
 from rag_core.filters import Node
-from rag_core.protocols import Vectors
+from rag_core.protocols import Elsewhere, Vectors
 from rag_core.stores.backed import BackedStore, Found, first_line, stacked
+from rag_core.stores.lance_index import INDEXES, KEPT_VERSIONS, TABLE, connect, due, index_of, package
 from rag_core.stores.lance_where import quoted, to_sql
 from rag_core.stores.sortkey import sort_key
 
-__all__ = ["BY_SIZE", "INDEXES", "IndexKind", "LanceStore", "index_for"]
+__all__ = ["LanceStore"]
 
-TABLE = "rows"
 #: Ids named in one condition.
 IDS_AT_ONCE = 2000
-#: Rows outside the index, as a share of those in it, from which the index takes them in.
-STALE_SHARE = 0.1
-#: Rows taken in are a part of the index of their own, coded as the first rows taught, and a search looks into
-#: all parts: from this many on the index is learned anew, from all rows. By then it has doubled.
-MOST_PARTS = 8
 #: Commits after which small files are joined and old versions deleted.
 TIDY_AFTER = 50
-#: What a scan reads ahead. LanceDB's own 2 GiB would take in all of a table that is joined or looked through.
-READ_AHEAD_BYTES = 1 << 24
-#: A reader may go on with the version it began with for this long.
-KEPT_VERSIONS = timedelta(hours=1)
-
-
-@dataclass(frozen=True, slots=True)
-class IndexKind:
-    """How one kind of index is built and asked.
-
-    Attributes:
-        config: class of ``lancedb.index``.
-        reported: what LanceDB calls a built one.
-        build: its arguments beside the distance.
-        ask: calls on a query, name -> argument.
-    """
-
-    config: str
-    reported: str
-    build: Mapping[str, Any]
-    ask: Mapping[str, int]
-
-
-#: Rows from which the kind holds, with ``index=auto``.
-BY_SIZE: Sequence[tuple[int, str]] = ((0, "flat"), (100_000, "hnsw_sq"), (2_000_000, "ivf_pq"))
-#: At 100,000 x 384 in 1,000 clusters HNSW finds all of the exact top 10 in a hundredth of the time of
-#: LanceDB's scan, IVF-PQ all of it (0.993 under a filter) in a twenty-sixth; building the index takes 16 to
-#: 20 times as long as writing the rows. ``benchmarks/stores.py`` measures it.
-INDEXES: Mapping[str, IndexKind | None] = {
-    "flat": None,
-    "hnsw_sq": IndexKind(
-        "HnswSq", "IvfHnswSq", {"m": 20, "ef_construction": 300}, {"nprobes": 20, "ef": 200}
-    ),
-    "ivf_pq": IndexKind("IvfPq", "IvfPq", {}, {"nprobes": 40, "refine_factor": 20}),
-}
-
-
-def index_for(setting: str, n_rows: int) -> str:
-    """The kind of index for ``n_rows``: ``setting`` itself, or by size where it is ``auto``."""
-    if setting != "auto":
-        return setting
-    return [kind for least, kind in BY_SIZE if n_rows >= least][-1]
 
 
 class LanceStore(BackedStore):
@@ -101,7 +53,9 @@ class LanceStore(BackedStore):
     _database: Any
     _table: Any
     _index: str
+    #: Writes since small files were joined last.
     _commits: int
+    _in_bulk = False
     #: Version of the table after the last write here, and an id that none in it is above.
     _highest: tuple[int, str] | None = None
 
@@ -116,10 +70,7 @@ class LanceStore(BackedStore):
 
     @classmethod
     def _require(cls) -> Any:
-        # else it warns of every table that is new; it reads this when it is imported
-        os.environ.setdefault("LANCEDB_LOG", "error")
-        os.environ.setdefault("LANCE_DEFAULT_IO_BUFFER_SIZE", str(READ_AHEAD_BYTES))
-        return super()._require()
+        return package()
 
     def _create(self) -> None:
         if "uri" in self.settings:  # a name that no other store has below the same address
@@ -138,7 +89,7 @@ class LanceStore(BackedStore):
             self._open_database()
             self._table = self._database.open_table(TABLE)
             dim = self._table.schema.field("vector").type.list_size
-            made = {found.index_type for found in self._table.list_indices()}
+            self._index, self._commits = index_of(self._table), 0
         except Exception as error:  # whatever the database calls it
             said = f"{self.path} is damaged: {first_line(error)}; rebuild the store"
             if "place" in self.settings:
@@ -150,12 +101,9 @@ class LanceStore(BackedStore):
                 f"{self.path} is damaged: vectors are {dim} wide for an embedder {self._identity.dim} wide; "
                 "rebuild the store"
             )
-        kinds = [name for name, kind in INDEXES.items() if kind is not None and kind.reported in made]
-        self._index, self._commits = (kinds or ["flat"])[0], 0
 
     def _open_database(self) -> None:
-        # an interval of 0: every call sees what other processes have committed
-        self._database = self._require().connect(self._place, read_consistency_interval=timedelta(0))
+        self._database = connect(self._place)
 
     @property
     def _place(self) -> str:
@@ -171,7 +119,7 @@ class LanceStore(BackedStore):
         if "place" not in settings:
             return
         try:
-            cls._require().connect(str(settings["place"])).drop_table(TABLE, ignore_missing=True)
+            connect(str(settings["place"])).drop_table(TABLE, ignore_missing=True)
         except (OSError, RuntimeError, ValueError) as error:
             raise StoreError(f"{settings['place']} could not be removed: {first_line(error)}") from error
 
@@ -200,9 +148,7 @@ class LanceStore(BackedStore):
             merge = self._table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
             self._guarded("write", merge.execute, batch)
         self._commits += 1
-        self._care_for_index()
-        if self._commits % TIDY_AFTER == 0:
-            self._guarded("tidy", self._table.optimize, cleanup_older_than=KEPT_VERSIONS)
+        self._care()
         self._highest = None if highest is None else (self._table.version, max(highest, *ids))
 
     def _highest_id(self) -> str | None:
@@ -252,27 +198,42 @@ class LanceStore(BackedStore):
         rows = stacked([chunk.flatten().to_numpy() for chunk in found["vector"].chunks], self._identity.dim)
         return Found(found["id"].to_pylist(), rows, found["_distance"].to_pylist())
 
-    def _care_for_index(self) -> None:
-        """Build the index that the number of rows asks for, or let it take in what it lacks."""
-        n_rows = self._count()
-        kind = index_for(self.settings["index"], n_rows)
-        made = INDEXES[kind]
-        if made is None or n_rows < 256:  # fewer rows than there are centres: nothing to learn from
-            return
-        stats = None if kind != self._index else self._table.index_stats("vector_idx")
-        is_stale, parts = False, 1
-        if stats is not None:
-            is_stale = stats.num_unindexed_rows > STALE_SHARE * stats.num_indexed_rows
-            parts = stats.num_indices or 1
-        if kind != self._index or (is_stale and parts >= MOST_PARTS):
-            import lancedb.index as kinds
+    @contextmanager
+    def bulk(self, elsewhere: Elsewhere | None = None) -> Iterator[None]:
+        """For many writes in a row: the index is built, or takes in what was written, once, after the last.
 
-            learned = {"num_sub_vectors": _sub_vectors(self._identity.dim)} if kind == "ivf_pq" else {}
-            config = getattr(kinds, made.config)(distance_type="cosine", **made.build, **learned)
-            self._guarded("index", self._table.create_index, "vector", config=config, replace=True)
-            self._index = kind
-        elif is_stale:
-            self._guarded("index", self._table.optimize, cleanup_older_than=KEPT_VERSIONS)
+        Until then searches look through the new rows one by one. Nothing is built where the block fails.
+
+        Args:
+            elsewhere: where that is done, which takes minutes from a million rows on, and for HNSW as much
+                memory as all vectors have; None: here.
+        """
+        self._check_open()
+        self._in_bulk = True
+        try:
+            yield
+        finally:
+            self._in_bulk = False
+        highest = self._highest_id()
+        self._care(elsewhere)
+        self._highest = None if highest is None else (self._table.version, highest)
+
+    def _care(self, elsewhere: Elsewhere | None = None) -> None:
+        """Bring index and files in order, unless more is written at once."""
+        is_untidy = self._commits >= TIDY_AFTER
+        if is_untidy and self._index == "flat":
+            self._guarded("tidy", self._table.optimize, cleanup_older_than=KEPT_VERSIONS)
+            self._commits, is_untidy = 0, False
+        if self._in_bulk:
+            return
+        place = self.settings.get("place") or str(self.path.absolute())
+        upkeep = due(self._table, place, self.settings["index"], self._index, is_untidy=is_untidy)
+        if upkeep is None:
+            return
+        self._guarded("index", upkeep if elsewhere is None else partial(elsewhere, upkeep))
+        self._index = upkeep.kind
+        if not upkeep.is_learned:
+            self._commits = 0
 
 
 def _checked_uri(uri: str) -> str:
@@ -285,11 +246,6 @@ def _checked_uri(uri: str) -> str:
             "s3://BUCKET/PATH, with the credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
     return uri.rstrip("/") if parts.scheme else str(Path(uri).expanduser().absolute())
-
-
-def _sub_vectors(dim: int) -> int:
-    """Parts of a vector that are coded apart: the most that divide it with at least 8 columns each."""
-    return next(parts for parts in range(max(1, dim // 8), 0, -1) if dim % parts == 0)
 
 
 def _schema(dim: int) -> Any:

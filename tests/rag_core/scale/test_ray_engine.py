@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,11 +19,17 @@ import pytest
 from rag_core import get_embedder
 from rag_core.app import commands
 from rag_core.app.settings import Asked, Engine
-from rag_core.errors import IdentityMismatchError, InvalidArgumentError, ProviderUnavailableError
+from rag_core.errors import (
+    IdentityMismatchError,
+    InvalidArgumentError,
+    ProviderError,
+    ProviderUnavailableError,
+)
 from rag_core.index import Index
 from rag_core.pace import Bucket
 from rag_core.scale import RayEngine
 from rag_core.scale.ray_engine import connect, needed, workers_for
+from rag_core.stores.lance_index import Upkeep
 from rag_core.testing.server import Fault, FaultServer, Request
 
 SHARD = 64
@@ -176,6 +183,41 @@ def test_workers_of_a_service_share_one_rate_budget(cluster: Any, corpus: Path, 
         assert report.embedded_texts == 361
         assert len(server.requests) >= 91
         assert refused == []
+
+
+@pytest.mark.stores_external
+def test_a_node_builds_the_index_of_vectors(
+    cluster: Any, diary: Any, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HNSW is built in memory, all vectors at once: not in the driver's."""
+    monkeypatch.setattr(Upkeep, "__call__", lambda self: pytest.fail("built by the driver"))
+    index = Index.create(tmp_path / "i", get_embedder("diary"), store="lancedb?index=hnsw_sq")
+    index.ingest(corpus, engine=engine())
+    table = index._version.store.store._table  # type: ignore[attr-defined]
+    stats = table.index_stats("vector_idx")
+    assert (stats.num_indexed_rows, stats.num_unindexed_rows) == (401, 0)
+    assert index.digest() == quiet_digest(tmp_path / "quiet", corpus)
+
+
+@pytest.mark.stores_external
+def test_what_a_node_cannot_do_is_done_here(cluster: Any, caplog: pytest.LogCaptureFixture) -> None:
+    driver, done = os.getpid(), list[int]()
+
+    def call() -> None:
+        if os.getpid() != driver:
+            raise OSError("no way to the bucket\nat line 7")
+        done.append(1)
+
+    with caplog.at_level("WARNING", "rag_core"):
+        engine().elsewhere(call)
+    assert done == [1]
+    assert "(no way to the bucket): it is made here" in caplog.text
+
+
+@pytest.mark.stores_external
+def test_a_node_that_dies_on_the_way_is_told_of(cluster: Any, tmp_path: Path) -> None:
+    with pytest.raises(ProviderError, match=r"the cluster broke off: .*; run the same command again"):
+        engine().elsewhere(partial(os._exit, 3))
 
 
 @pytest.mark.stores_external

@@ -127,6 +127,8 @@ def test_all_workers_died(cluster_of_one: Any, diary: Any, corpus: Path, tmp_pat
     killer.join()
     finished = len(list(path.glob("pending-*/*.parquet")))
     assert finished >= 1
+    with pytest.raises(ProviderUnavailableError, match=r"in 0\.1 s no node had .*CPU 1; .*one with nothing"):
+        RayEngine(wait_s=0.1).elsewhere(lambda: None)
     diary.slow(on=False)
     cluster_of_one.node = cluster_of_one.add_node(num_cpus=2, object_store_memory=80 << 20)
     report = index.ingest(corpus, engine=RayEngine("diary", shard_texts=64, wait_s=30))

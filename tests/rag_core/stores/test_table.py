@@ -88,16 +88,3 @@ def test_bad_names_and_options_are_refused_first(
         with pytest.raises(error, match=words):
             call()
     assert not (tmp_path / "s").exists()
-
-
-def test_the_index_follows_the_size_unless_it_is_named() -> None:
-    from rag_core.stores.lancedb import INDEXES, _sub_vectors, index_for
-
-    assert [index_for("auto", n) for n in (0, 99_999, 100_000, 10**8)] == [
-        "flat",
-        "flat",
-        "hnsw_sq",
-        "ivf_pq",
-    ]
-    assert {index_for(kind, 10**8) for kind in INDEXES} == set(INDEXES)
-    assert [_sub_vectors(dim) for dim in (1, 8, 97, 100, 384, 3072)] == [1, 1, 1, 10, 48, 384]
