@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from importlib.resources import files
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from rag_core.errors import RagCoreError
+from rag_core.index_files import write_whole
 
 if TYPE_CHECKING:
     import pandas
@@ -325,16 +324,10 @@ def result_schema() -> dict[str, Any]:
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Write ``text`` under a temporary name in the same folder, flush it to disk, then rename."""
+    """Write ``text`` as UTF-8, whole or not at all, into a folder that is made where it is missing.
+
+    Raises:
+        OSError: the disk is full or refuses; the old file stands.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_whole(path, text.encode("utf-8"))
