@@ -24,7 +24,12 @@ from rag_core import Document, get_embedder
 from rag_core.index import Index
 
 KILLS = int(os.environ.get("RAG_KILLS", "2"))
-PACKAGES = {"lancedb": "lancedb", "chroma": "chromadb", "surrealdb": "surrealdb"}
+PACKAGES = {
+    "lancedb": "lancedb",
+    "lancedb?index=hnsw_sq": "lancedb",
+    "chroma": "chromadb",
+    "surrealdb": "surrealdb",
+}
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.parametrize(
@@ -35,17 +40,25 @@ pytestmark = [
         ],
     ),
 ]
-DOCUMENTS = [Document(f"d{i:03d}", f"text number {i}", "", {"n": i % 3}) for i in range(60)]
-CHANGED = [
-    *DOCUMENTS[:20],
-    *(Document(d.doc_id, d.text + " changed", "", d.metadata) for d in DOCUMENTS[20:40]),
-    *(Document(f"n{i}", f"new text {i}") for i in range(20)),
-]
+
+
+def corpus(store: str) -> tuple[list[Document], list[Document]]:
+    """Documents, and what becomes of them: a third stays, a third changes, a third goes, as many come."""
+    part = 200 if "hnsw" in store else 20  # LanceDB builds an index of 256 rows at least
+    documents = [Document(f"d{i:03d}", f"text number {i}", "", {"n": i % 3}) for i in range(3 * part)]
+    changed = [
+        *documents[:part],
+        *(Document(d.doc_id, d.text + " changed", "", d.metadata) for d in documents[part : 2 * part]),
+        *(Document(f"n{i}", f"new text {i}") for i in range(part)),
+    ]
+    return documents, changed
+
+
 WRITER = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[3])
-from test_index_stores import CHANGED, DOCUMENTS
+from test_index_stores import corpus
 from rag_core import get_embedder
 from rag_core.index import Index
 path, embedder = Path(sys.argv[1]), get_embedder("fake")
@@ -54,8 +67,9 @@ if Index.is_index(path):
     index = Index.open(path, embedder)
 else:
     index = Index.create(path, embedder, store=sys.argv[2])
-index.ingest(DOCUMENTS, batch=10)
-index.ingest(CHANGED, batch=10, prune=True)
+documents, changed = corpus(sys.argv[2])
+index.ingest(documents, batch=len(documents) // 6)
+index.ingest(changed, batch=len(documents) // 6, prune=True)
 index.delete(["n3", "d001"])
 index.close()
 """
@@ -88,9 +102,10 @@ def check_legs_agree(index: Index) -> None:
 
 def test_the_answers_are_those_of_flat(tmp_path: Path, store: str) -> None:
     found: dict[str, Any] = {}
+    documents, changed = corpus(store)
     for name in ("flat", store):
-        index = Index.build(tmp_path / name, DOCUMENTS, get_embedder("fake"), store=name)
-        index.ingest(CHANGED, prune=True)
+        index = Index.build(tmp_path / name, documents, get_embedder("fake"), store=name)
+        index.ingest(changed, prune=True)
         index.delete(["n3"])
         check_legs_agree(index)
         results = [
@@ -103,11 +118,12 @@ def test_the_answers_are_those_of_flat(tmp_path: Path, store: str) -> None:
 
 
 def test_rebuild_into_it(tmp_path: Path, store: str, scripted: Callable[..., Any]) -> None:
-    index = Index.build(tmp_path / "i", DOCUMENTS, get_embedder("fake"))
+    documents, changed = corpus(store)
+    index = Index.build(tmp_path / "i", documents, get_embedder("fake"))
     index.rebuild(scripted("b"), store=store)
     assert index.store_name == store
     check_legs_agree(index)
-    index.ingest(CHANGED, prune=True)
+    index.ingest(changed, prune=True)
     check_legs_agree(index)
     index.close()
 
