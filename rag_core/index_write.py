@@ -260,7 +260,7 @@ def _fill(
 
 @contextmanager
 def _in_bulk(store: VectorStore, elsewhere: Elsewhere | None, progress: Progress | None) -> Iterator[None]:
-    """For all writes of a version: what a store does with them, it does once."""
+    """For all writes of a version: what the store has to do after a write, it does once, and tells of it."""
     bulk = getattr(store, "bulk", None)
     if bulk is None:
         yield

@@ -77,10 +77,12 @@ def _bars() -> Iterator[Progress]:
 
 @contextmanager
 def _log_lines(say: Callable[[str], None]) -> Iterator[Progress]:
-    """A line when a stage has grown by another tenth, and none for a stage whose end is not known."""
+    """A line when a stage has grown by another tenth; of one whose end is not known, only that it begins."""
     told: dict[str, int] = {}
 
     def show(stage: str, done: int, total: int) -> None:
+        if not total and not done:
+            say(f"{stage} …")
         if not total or not done:
             return
         tenth = done * 100 // total // PER_CENT

@@ -104,6 +104,14 @@ def test_a_log_gets_a_line_a_tenth_and_hears_the_providers(capsys: pytest.Captur
     assert capsys.readouterr().err == ""
 
 
+def test_a_log_gets_the_beginning_of_what_has_no_known_end(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress() as shown:
+        shown("index vectors", 0, 0)
+        shown("index vectors", 7, 0)
+        shown("index words", 0, 5)
+    assert capsys.readouterr().err == "index vectors …\n"
+
+
 def test_a_terminal_gets_bars(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
