@@ -127,6 +127,9 @@ class LanceStore(BackedStore):
         self._table = self._database = None
 
     def _count(self) -> int:
+        # Another process may have built an index since, which must be asked in its own way. Looked up here, as
+        # whoever moves to a new version counts its rows; before every search it would cost a tenth of one.
+        self._index = self._guarded("read", index_of, self._table)
         return int(self._table.count_rows())
 
     def _put(self, ids: list[str], rows: Vectors, metadata: list[str]) -> None:

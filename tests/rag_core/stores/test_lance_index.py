@@ -117,6 +117,20 @@ def test_an_index_of_documents_tells_when_vectors_are_indexed(tmp_path: Path) ->
 
 
 @pytest.mark.stores_external
+def test_a_reader_asks_the_index_that_a_writer_has_built_since(tmp_path: Path) -> None:
+    documents = [Document(f"d{i}", f"ferry number {i}") for i in range(300)]
+    writer = Index.create(tmp_path / "i", get_embedder("fake"), store="lancedb?index=ivf_pq")
+    writer.ingest(documents[:10])
+    reader = Index.open(tmp_path / "i", get_embedder("fake"))
+    store = reader._version.store.store
+    writer.ingest(documents)
+    assert reader.refresh()
+    assert reader._version.store.store is store
+    assert store._index == "ivf_pq"  # type: ignore[attr-defined]
+    assert reader.store.search(get_embedder("fake").embed(["ferry number 7"])[0], 1).doc_ids == ("d7",)
+
+
+@pytest.mark.stores_external
 def test_parts_are_bounded_and_nothing_is_lost(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     store = create_store("lancedb?index=hnsw_sq", tmp_path / "store", IDENTITY)
