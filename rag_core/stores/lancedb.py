@@ -127,8 +127,8 @@ class LanceStore(BackedStore):
         self._table = self._database = None
 
     def _count(self) -> int:
-        # Another process may have built an index since, which must be asked in its own way. Looked up here, as
-        # whoever moves to a new version counts its rows; before every search it would cost a tenth of one.
+        # Another process may have built an index since, which must be asked in its own way. Looked up here,
+        # as whoever moves to a new version counts its rows: before every search it would be one more request.
         self._index = self._guarded("read", index_of, self._table)
         return int(self._table.count_rows())
 
