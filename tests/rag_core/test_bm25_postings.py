@@ -97,6 +97,7 @@ def test_the_best_are_those_of_sums_by_hand(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bm25_postings, "FEW", few)
         patch.setattr(bm25_postings, "SAMPLED", data.draw(st.sampled_from([0, 1, 9, bm25_postings.SAMPLED])))
+        patch.setattr(bm25_postings, "KEPT", data.draw(st.sampled_from([1, bm25_postings.KEPT])))
         patch.setattr(bm25_postings, "LIKELY", data.draw(st.sampled_from([0.0, 0.9, 1e9])))
         patch.setattr(bm25_kernel, "WINDOW", window)
         for module in (bm25_postings, bm25_kernel):
@@ -138,7 +139,7 @@ def test_numpy_does_not_read_what_can_win_nothing(monkeypatch: pytest.MonkeyPatc
     real = scorer._add
 
     def add(asked: list[bm25_postings.Asked], allowed: Mask, sums: NDArray[np.float64]) -> object:
-        added.extend(rows.size for (_, rows, _), _ in asked)
+        added.extend(span.stop - span.start for _, span, _ in asked)
         return real(asked, allowed, sums)
 
     monkeypatch.setattr(scorer, "_add", add)
@@ -187,7 +188,14 @@ def test_nothing_asked_or_allowed(scorer: Make) -> None:
     engine = scorer(made([{0: 1.0, 2: 2.0}, {2: 1.0}], 3))
     assert [part.size for part in engine.best([], 5, None)] == [0, 0]
     assert [part.size for part in engine.best(["t0", "t1"], 5, np.zeros(3, bool))] == [0, 0]
-    assert [part.size for part in engine.best(["t", ""], 5, None)] == [0, 0]
+    assert [part.size for part in engine.best(["t", "", "t"], 5, None)] == [0, 0]
+
+
+@SCORERS
+def test_a_term_that_no_document_holds_any_more(scorer: Make) -> None:
+    engine = scorer(made([{}, {0: 1.0, 2: 2.0}, {}], 3))
+    assert [part.size for part in engine.best(["t0", "t2", "t0"], 5, None)] == [0, 0]
+    assert engine.best(["t2", "t1", "t0"], 5, None)[0].tolist() == [2, 0]
 
 
 def test_the_numpy_scorer_is_copied_with_its_postings() -> None:
@@ -201,7 +209,7 @@ def test_the_terms_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     scorer = NumpyScorer(made([{0: 1.0}, {1: 2.0}], 2))
     for term, rows in (("t0", [0]), ("t1", [1]), ("x", []), ("y", []), ("t0", [0]), ("t1", [1])):
         assert scorer.best([term], 5, None)[0].tolist() == rows
-    assert len(scorer._lists) <= 3
+    assert len(scorer._numbers) <= 3
 
 
 def test_largest_impacts_of_terms_without_any() -> None:
