@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rag_core.errors import InvalidArgumentError
 from rag_core.fingerprint import Fingerprint
+from rag_core.packed import PackedStrings
 from rag_core.stores import scan
 from rag_core.stores.flat import FlatStore
 from rag_core.types import EMPTY_RANKING
@@ -77,6 +78,7 @@ def test_many_queries_answer_as_one_by_one(
 ) -> None:
     """Bit for bit, over several blocks of rows, several batches of queries and a blank query."""
     monkeypatch.setattr(scan, "BLOCK_ROWS", 640)
+    monkeypatch.setattr(scan, "PRODUCT_ROWS", 100)
     monkeypatch.setattr(scan, "BATCH", 4)
     monkeypatch.setattr(scan, "COPIED_BYTES", 4 * 16 * 100)
     store = FlatStore.create(tmp_path, identity(16))
@@ -105,7 +107,7 @@ def test_many_queries_are_checked_as_one_is(tmp_path: Path) -> None:
 
 def test_the_best_of_more_candidates_than_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, unit = unit_rows(50, 8), unit_rows(1, 8, seed=3)[0]
-    ids = [f"d{n}" for n in range(50)]
+    ids = PackedStrings.pack([f"d{n}" for n in range(50)])
     whole = scan.best_of(ids, vectors, np.arange(50), unit, 12)
     monkeypatch.setattr(scan, "RESCORED_ROWS", 7)
     assert scan.best_of(ids, vectors, np.arange(50), unit, 12) == whole
