@@ -7,7 +7,8 @@ Throughput: a cluster of two nodes with one CPU each, on this machine; the same 
 two, in turn, rounds times. Loading the model is part of each run and is told apart. Memory: an embedder that
 costs nothing; the largest resident set of the driver before the first document, when the last vector is
 there, and when the version is committed, each size in a process of its own; then what each passage adds, from
-the smallest size to the largest. The store is LanceDB, whose index of vectors is built by the node.
+the smallest size to the largest. The store is LanceDB, whose index of vectors is built by a process of the
+node: "node" is the largest resident set of that, 0 where no index was built.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +49,10 @@ class Passages:
 
 
 class Watched(RayEngine):
-    """Notes when the first and the last report came, and the peak of memory then."""
+    """Notes when the first and the last report came, and peaks of memory: then, and of a node's process."""
 
     first_s = last_s = 0.0
-    rss_bytes = 0
+    rss_bytes = node_bytes = 0
 
     def run(self, job: EmbedJob, n_shards: int) -> Iterator[ShardReport]:
         for report in super().run(job, n_shards):
@@ -58,6 +60,17 @@ class Watched(RayEngine):
             self.first_s = self.first_s or self.last_s
             yield report
         self.rss_bytes = peak_rss_bytes()
+
+    def elsewhere(self, call: Callable[[], None]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            noted = Path(folder) / "bytes"
+            super().elsewhere(partial(_noting, call, noted))
+            self.node_bytes = int(noted.read_text())
+
+
+def _noting(call: Callable[[], None], noted: Path) -> None:
+    call()
+    noted.write_text(str(peak_rss_bytes()))
 
 
 def cluster(nodes: int) -> Any:
@@ -117,7 +130,7 @@ def memory_of(passages: int, words: int, store: str, *, commits: bool) -> None:
             _embed_only(index, engine, Passages(passages, words))
     peaks.append(engine.rss_bytes)
     if commits:
-        peaks.append(peak_rss_bytes())
+        peaks += [peak_rss_bytes(), engine.node_bytes]
     seconds = time.perf_counter() - started
     print(passages, *peaks, seconds, flush=True)
     leave(made)
@@ -152,7 +165,7 @@ def memory(sizes: list[int], words: int, store: str, *, commits: bool) -> None:
     print(
         f"largest resident set of the driver, MiB; {words} words a passage, shards of {SHARD} texts, {store}"
     )
-    stages = ["before", "embedded", *(["committed"] if commits else [])]
+    stages = ["before", "embedded", *(["committed", "node"] if commits else [])]
     print(f"{'passages':>10}" + "".join(f"{stage:>11}" for stage in stages) + f"{'seconds':>9}", flush=True)
     found: list[list[float]] = []
     for size in sizes:

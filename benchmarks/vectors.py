@@ -5,9 +5,10 @@
     python benchmarks/vectors.py --shape 1000000x384 --memory
 
 Rows lie around centres, as texts of many topics do, and half of their cosines lie close together. Engines
-take turns, query by query, so that what else the machine does hits all of them; a ratio is the median of an
-engine's times over that of the plain product (``rows @ query`` and nothing else, which ranks nothing), below
-1 where it is faster. faiss's batches are searched as its package ships them, in blocks of its own through a
+take turns, query by query and in an order that changes (threads of one still hold a processor while the next
+begins), so that what else the machine does hits all of them; a ratio is the median of an engine's times over
+that of the plain product (``rows @ query`` and nothing else, which ranks nothing), below 1 where it is
+faster. faiss's batches are searched as its package ships them, in blocks of its own through a
 product that its wheel builds without the machine's wide registers: read that column as the wheel's, not as
 the library's. Recall is the share of the exact top 50 that the look through bytes finds.
 
@@ -23,6 +24,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -98,11 +100,13 @@ def turns(asked: dict[str, Ask], inputs: Sequence[Vectors], budget_s: float) -> 
     for ask in asked.values():
         ask(inputs[0])
     seconds: dict[str, list[float]] = {name: [] for name in asked}
+    order, rng = list(asked), random.Random(0)
     started = time.perf_counter()
     for given in inputs:
-        for name, ask in asked.items():
+        rng.shuffle(order)
+        for name in order:
             before = time.perf_counter()
-            ask(given)
+            asked[name](given)
             seconds[name].append(time.perf_counter() - before)
         if time.perf_counter() - started > budget_s and len(seconds["ours"]) >= 5:
             break
