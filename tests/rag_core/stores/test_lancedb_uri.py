@@ -14,7 +14,9 @@ from rag_core import Document, get_embedder
 from rag_core.errors import InvalidArgumentError, StoreError
 from rag_core.index import Index
 from rag_core.index_files import writing
+from rag_core.scale import RayEngine
 from rag_core.stores import create_store, discard_store, open_store
+from rag_core.stores.lance_index import Upkeep
 
 pytestmark = pytest.mark.stores_external
 SECRET = "a-secret-that-must-not-be-kept"
@@ -118,6 +120,21 @@ def test_a_folder_as_address(tmp_path: Path) -> None:
     discard_store(tmp_path / "a" / "s")
     assert len(list((tmp_path / "shared").glob("s-*/rows.lance"))) == 1
     discard_store(tmp_path / "nowhere")
+
+
+def test_a_node_builds_the_index_where_the_table_stands(
+    bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.setattr(Upkeep, "__call__", lambda self: pytest.fail("built by the driver"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[3]))
+    documents = [Document(f"d{i}", f"alpha text {i}") for i in range(300)]
+    index = Index.create(tmp_path / "i", get_embedder("fake"), store=f"{URI}&index=hnsw_sq")
+    with RayEngine("fake", workers=1) as engine:
+        index.ingest(documents, engine=engine)
+    stats = index._version.store.store._table.index_stats("vector_idx")  # type: ignore[attr-defined]
+    assert (stats.num_indexed_rows, stats.num_unindexed_rows) == (300, 0)
+    index.close()
 
 
 def test_a_store_that_cannot_be_reached(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
