@@ -66,11 +66,9 @@ def test_the_difference_is_the_paired_one_corrected_for_all(document: ResultDocu
     expected = paired_difference(np.array(a, float), np.array(b, float))
     assert row.versus is not None
     assert row.versus.mean == pytest.approx(expected.mean)
-    assert (row.versus.low, row.versus.high, row.versus.p_value) == (
-        expected.low,
-        expected.high,
-        expected.p_value,
-    )
+    # products of matrices: the last bit depends on how many threads the BLAS has free
+    assert (row.versus.low, row.versus.high) == pytest.approx((expected.low, expected.high), rel=1e-12)
+    assert row.versus.p_value == expected.p_value
     assert row.versus.adjusted >= row.versus.p_value
     assert row.versus.relative == pytest.approx(expected.mean / np.mean(np.array(b, float)))
     alone = difference(cell, base, "ndcg@10")
