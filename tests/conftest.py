@@ -1,4 +1,4 @@
-"""Tiny cross-encoders with random weights, for every folder of tests: one as ONNX, one as safetensors.
+"""For every folder of tests: tiny cross-encoders with random weights, one as ONNX, one as safetensors.
 
 The ONNX file is encoded by hand (protobuf is tag, length, bytes) and so is the other one (a JSON header
 and the arrays), so that no package is needed to make them. They are two different models.
@@ -7,6 +7,7 @@ and the arrays), so that no package is needed to make them. They are two differe
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -18,6 +19,12 @@ WIDTH = 16
 #: Letters are the words of the tiny tokenizer: every text has tokens of its own.
 TINY_VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrstuvwxyz0123456789"]
 TINY_WINDOW = 64
+
+
+def pytest_configure() -> None:
+    """Children that a test interrupts listen, also where a shell began this process in the background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _varint(value: int) -> bytes:
