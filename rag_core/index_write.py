@@ -111,6 +111,7 @@ def commit(
 
     Raises:
         StoreError: the disk is full or refuses; the old version stands.
+        ProviderError: ``elsewhere`` has no place for that work, or breaks off; the old version stands.
     """
     number = old.manifest.generation + 1
     name = new_name(number)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from rag_core.errors import InvalidArgumentError, StoreError
+from rag_core.errors import InvalidArgumentError, RagCoreError, StoreError
 from rag_core.extras import require
 from rag_core.filters import Node, parse_where
 from rag_core.fingerprint import Fingerprint
@@ -196,9 +196,11 @@ class BackedStore(ABC):
             )
 
     def _guarded(self, what: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """``call(*args, **kwargs)``; what the database raises becomes a StoreError."""
+        """``call(*args, **kwargs)``; what the database raises becomes a StoreError, errors of ours stay."""
         try:
             return call(*args, **kwargs)
+        except RagCoreError:
+            raise
         except self._failures() as error:
             raise StoreError(f"{self.path}: {self.package} could not {what}: {first_line(error)}") from error
 

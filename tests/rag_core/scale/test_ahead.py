@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,13 @@ class Breaking(InProcessEngine):
                 raise KeyboardInterrupt
             self.ran += 1
             yield report
+
+
+class WithoutPlace(InProcessEngine):
+    """Embeds, and then has no machine left for the index of vectors."""
+
+    def elsewhere(self, call: Callable[[], None]) -> None:
+        raise ProviderError("the cluster broke off; run the same command again")
 
 
 def made(path: Path, documents: list[Document] = DOCUMENTS) -> Index:
@@ -137,6 +144,20 @@ class TestWithPyarrow:
         monkeypatch.undo()
         report = index.ingest(DOCUMENTS, engine=InProcessEngine("fake", 32), batch=16)
         assert report.embedded_texts == 150 - 3 * 32
+
+    def test_an_index_of_vectors_that_was_not_built_is_built_by_the_same_ingest_again(
+        self, tmp_path: Path
+    ) -> None:
+        documents = [Document(f"d{i:03d}", f"text {i}") for i in range(300)]
+        index = Index.create(tmp_path / "i", get_embedder("fake"), store="lancedb?index=hnsw_sq")
+        with pytest.raises(ProviderError, match="the cluster broke off"):
+            index.ingest(documents, engine=WithoutPlace("fake", 32), batch=16)
+        assert len(index.documents) == 0
+        report = index.ingest(documents, engine=InProcessEngine("fake", 32), batch=16)
+        assert (report.added, report.embedded_texts, report.reused_vectors) == (300, 0, 300)
+        assert index.digest() == made(tmp_path / "quiet", documents).digest()
+        stats = index._version.store.store._table.index_stats("vector_idx")  # type: ignore[attr-defined]
+        assert (stats.num_indexed_rows, stats.num_unindexed_rows) == (300, 0)
 
     def test_a_shard_that_is_done_is_not_done_again(self, tmp_path: Path) -> None:
         embedder = get_embedder("fake")
